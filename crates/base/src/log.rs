@@ -7,7 +7,7 @@ use std::{
     fmt,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread,
@@ -110,13 +110,15 @@ impl fmt::Display for Event {
 pub struct Log {
     lines: SyncSender<Event>,
     dropped: Arc<AtomicU64>,
+    /// Whether the lines are JSON.
+    is_json: Arc<AtomicBool>,
 }
 
 impl Log {
     /// Creates a log whose events are received from the queue, for tests and other formats.
     pub fn to_queue() -> (Self, Receiver<Event>) {
         let (lines, queue) = sync_channel(MAX_QUEUED);
-        (Self { lines, dropped: Arc::default() }, queue)
+        (Self { lines, dropped: Arc::default(), is_json: Arc::default() }, queue)
     }
 
     /// Creates a log that is written to standard error as text; see [`Log::to_stderr_as`].
@@ -134,9 +136,14 @@ impl Log {
     /// If no thread can be started.
     pub fn to_stderr_as(format: LogFormat) -> std::io::Result<(Self, thread::JoinHandle<()>)> {
         let (log, queue) = Self::to_queue();
-        let dropped = Arc::clone(&log.dropped);
+        log.set_format(format);
+        let (dropped, is_json) = (Arc::clone(&log.dropped), Arc::clone(&log.is_json));
         let writer = thread::Builder::new().name("relay-log".into()).spawn(move || {
             for event in queue {
+                let format = match is_json.load(Ordering::Relaxed) {
+                    true => LogFormat::Json,
+                    false => LogFormat::Text,
+                };
                 write_line(&event, format);
                 let lost = dropped.swap(0, Ordering::Relaxed);
                 if lost > 0 {
@@ -146,6 +153,11 @@ impl Log {
             }
         })?;
         Ok((log, writer))
+    }
+
+    /// Changes the format of lines that are not written yet.
+    pub fn set_format(&self, format: LogFormat) {
+        self.is_json.store(format == LogFormat::Json, Ordering::Relaxed);
     }
 
     /// Queues an event; never blocks.

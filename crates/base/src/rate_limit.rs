@@ -1,5 +1,8 @@
-//! The limit of `--limit-rate`: bytes per second over all paths and downloads together.
+//! The limit of `--bwlimit` and `--limit-rate`: bytes per second over all paths and files together, by the time of the
+//! week if there is a timetable.
 
+use crate::rate_timetable::RateTimetable;
+use jiff::{Timestamp, tz::TimeZone};
 use parking_lot::Mutex;
 use std::{
     num::NonZeroU64,
@@ -19,28 +22,102 @@ const NANOS: i128 = 1_000_000_000;
 /// exactly.
 #[derive(Debug)]
 pub struct RateLimit {
-    bucket: Mutex<DebtBucket>,
+    bucket: Mutex<ScheduledBucket>,
     epoch: Instant,
 }
 
 impl RateLimit {
     /// Creates a limit of this many bytes per second.
     pub fn new(bytes_per_second: NonZeroU64) -> Self {
-        Self { bucket: Mutex::new(DebtBucket::new(bytes_per_second)), epoch: Instant::now() }
+        Self::scheduled(RateTimetable::constant(bytes_per_second))
     }
 
-    /// The limit.
+    /// Creates a limit that follows a timetable, by the local time of this host.
+    pub fn scheduled(timetable: RateTimetable) -> Self {
+        let bucket = ScheduledBucket::new(timetable, &mut local_second_of_week);
+        Self { bucket: Mutex::new(bucket), epoch: Instant::now() }
+    }
+
+    /// The present limit; the highest rate if there is none now.
     pub fn rate(&self) -> Rate {
-        let bytes = u64::try_from(self.bucket.lock().rate).unwrap_or(u64::MAX);
-        Rate::from_bps(bytes.saturating_mul(8))
+        let mut bucket = self.bucket.lock();
+        bucket.follow(self.epoch.elapsed(), &mut local_second_of_week);
+        let rate = bucket.now.as_ref().map_or(i128::MAX, |bucket| bucket.rate);
+        Rate::from_bps(u64::try_from(rate).unwrap_or(u64::MAX).saturating_mul(8))
+    }
+
+    /// The bytes that should be sent at once at the present rate, so that no pause is longer than a tenth of a second; at
+    /// least 1 KiB.
+    pub fn piece(&self) -> usize {
+        let tenth = self.rate().as_bps() / 80;
+        usize::try_from(tenth).unwrap_or(usize::MAX).max(1024)
     }
 
     /// Charges `n` bytes that have arrived. Returns how long to wait before the next read.
     ///
     /// Whoever charges first waits least, so the waits of several readers are in order.
     pub fn charge(&self, n: u64) -> Duration {
-        let mut bucket = self.bucket.lock();
-        bucket.charge(n, self.epoch.elapsed())
+        self.bucket.lock().charge(n, self.epoch.elapsed(), &mut local_second_of_week)
+    }
+}
+
+/// The seconds since Monday 0:00, local time.
+fn local_second_of_week() -> u32 {
+    let now = TimeZone::system().to_datetime(Timestamp::now());
+    let days = u32::try_from(now.weekday().to_monday_zero_offset()).unwrap_or_default();
+    let [hour, minute, second] = [now.hour(), now.minute(), now.second()].map(|n| n.max(0) as u32);
+    days * 86_400 + hour * 3600 + minute * 60 + second
+}
+
+/// How often the clock is looked at, which may be set at any time.
+const CLOCK_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The bucket of the present rate. `second` tells the second of the week; times are relative to some start.
+#[derive(Debug)]
+struct ScheduledBucket {
+    timetable: RateTimetable,
+    /// `None`: there is no limit now.
+    now: Option<DebtBucket>,
+    /// When the timetable is looked at again.
+    until: Duration,
+    /// When its next entry begins, by the clock that was last seen.
+    next: Duration,
+}
+
+impl ScheduledBucket {
+    fn new(timetable: RateTimetable, second: &mut dyn FnMut() -> u32) -> Self {
+        let zero = Duration::ZERO;
+        let mut bucket = Self { timetable, now: None, until: zero, next: zero };
+        bucket.follow(zero, second);
+        bucket
+    }
+
+    /// Takes the rate of the timetable at this time.
+    fn follow(&mut self, now: Duration, second: &mut dyn FnMut() -> u32) {
+        if now < self.until {
+            return;
+        }
+        if self.timetable.is_constant() {
+            (self.until, self.next) = (Duration::MAX, Duration::MAX);
+            self.now = self.timetable.at(0).0.map(|rate| DebtBucket::new(rate, now));
+            return;
+        }
+        let (rate, left) = self.timetable.at(second());
+        let left = Duration::from_secs(left.into());
+        self.next = now.saturating_add(left);
+        self.until = now.saturating_add(left.min(CLOCK_INTERVAL));
+        match (&mut self.now, rate) {
+            (Some(bucket), Some(rate)) => bucket.set_rate(rate, now),
+            (bucket, rate) => *bucket = rate.map(|rate| DebtBucket::new(rate, now)),
+        }
+    }
+
+    /// As [`RateLimit::charge`]. No wait is longer than until the next entry, which may allow more.
+    fn charge(&mut self, n: u64, now: Duration, second: &mut dyn FnMut() -> u32) -> Duration {
+        self.follow(now, second);
+        let next = self.next;
+        let Some(bucket) = &mut self.now else { return Duration::ZERO };
+        bucket.charge(n, now).min(next.saturating_sub(now))
     }
 }
 
@@ -56,9 +133,15 @@ struct DebtBucket {
 }
 
 impl DebtBucket {
-    fn new(rate: NonZeroU64) -> Self {
+    fn new(rate: NonZeroU64, now: Duration) -> Self {
         let rate = i128::from(rate.get());
-        Self { rate, debt: Self::full(rate), at: Duration::ZERO }
+        Self { rate, debt: Self::full(rate), at: now }
+    }
+
+    /// Changes the rate from now on. Bytes that are owed stay owed.
+    fn set_rate(&mut self, rate: NonZeroU64, now: Duration) {
+        self.charge(0, now);
+        self.rate = i128::from(rate.get());
     }
 
     fn full(rate: i128) -> i128 {
@@ -82,7 +165,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn bucket(rate: u64) -> DebtBucket {
-        DebtBucket::new(NonZeroU64::new(rate).unwrap())
+        DebtBucket::new(NonZeroU64::new(rate).unwrap(), Duration::ZERO)
     }
 
     #[test]
@@ -92,6 +175,26 @@ mod tests {
         assert_eq!(bucket.charge(500, Duration::ZERO), Duration::from_millis(500));
         assert_eq!(bucket.charge(100, Duration::from_secs(3600)), Duration::ZERO);
         assert_eq!(bucket.charge(1, Duration::from_secs(3600)), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn the_rate_follows_the_clock() {
+        let table = "08:00,1000B 08:01,off 08:02,2000B".parse().unwrap();
+        let clock = std::cell::Cell::new(8 * 3600);
+        let mut second = || clock.get();
+        let mut bucket = ScheduledBucket::new(table, &mut second);
+        let at = Duration::from_secs;
+        // A tenth of a second is free after a pause; then each byte takes a millisecond.
+        assert_eq!(bucket.charge(1100, at(0), &mut second), at(1));
+        // Nobody waits beyond the minute after which there is no limit.
+        clock.set(clock.get() + 31);
+        assert_eq!(bucket.charge(1_000_000, at(31), &mut second), at(29));
+        clock.set(8 * 3600 + 60);
+        assert_eq!(bucket.charge(1_000_000, at(60), &mut second), Duration::ZERO);
+        // A clock that is set is noticed within half a minute.
+        clock.set(8 * 3600 + 120);
+        assert_eq!(bucket.charge(0, at(89), &mut second), Duration::ZERO);
+        assert_eq!(bucket.charge(2200, at(90), &mut second), at(1));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::fmt;
 pub enum Bound {
     /// The server, or its access link, sends no faster.
     Source,
+    /// A receiver takes no faster: its access link, its disk or its processor.
+    Receiver,
     /// This host's own access link.
     Access,
     /// The path between them: congestion, loss, or one of its links.
@@ -27,7 +29,7 @@ pub enum Bound {
     Small,
     /// This host's processor.
     Cpu,
-    /// This host's receive buffer is too small for the round trip.
+    /// The receive buffer is too small for the round trip.
     Window,
     /// The facts do not tell.
     Unknown,
@@ -38,6 +40,7 @@ impl Bound {
     pub const fn word(self) -> &'static str {
         match self {
             Self::Source => "source",
+            Self::Receiver => "receiver",
             Self::Access => "access",
             Self::Path => "path",
             Self::Relay => "relay",

@@ -33,7 +33,7 @@ impl NodeAddress {
     /// The node of a member, or `None` if the member has no node. The addresses are empty unless it is a relay: the
     /// roster lists only those of relays.
     pub fn of_member(member: &Member) -> Option<Self> {
-        Some(Self { key: member.node?, addresses: member.addresses.clone() })
+        Some(Self { key: member.node?, addresses: member.dialled_addresses().cloned().collect() })
     }
 
     /// A node listed in a box's sheet.

@@ -17,7 +17,8 @@ use std::{
 use thalweg_console::{note, say_line};
 
 /// The built-in plans: name and text.
-pub const BUILT_IN: [(&str, &str); 60] = [
+pub const BUILT_IN: [(&str, &str); 65] = [
+    ("background", include_str!("../../../experiments/background.toml")),
     ("badabing", include_str!("../../../experiments/badabing.toml")),
     ("bistro-deadline", include_str!("../../../experiments/bistro-deadline.toml")),
     ("bond-cost", include_str!("../../../experiments/bond-cost.toml")),
@@ -33,7 +34,9 @@ pub const BUILT_IN: [(&str, &str); 60] = [
     ("cast-reconfigure", include_str!("../../../experiments/cast-reconfigure.toml")),
     ("cast-scale", include_str!("../../../experiments/cast-scale.toml")),
     ("codec-cost", include_str!("../../../experiments/codec-cost.toml")),
+    ("console-scale", include_str!("../../../experiments/console-scale.toml")),
     ("dbas-figures", include_str!("../../../experiments/dbas-figures.toml")),
+    ("doctor", include_str!("../../../experiments/doctor.toml")),
     ("gather-adaptive", include_str!("../../../experiments/gather-adaptive.toml")),
     ("gather-fast-path", include_str!("../../../experiments/gather-fast-path.toml")),
     ("gather-figures-sim", include_str!("../../../experiments/gather-figures-sim.toml")),
@@ -78,6 +81,8 @@ pub const BUILT_IN: [(&str, &str); 60] = [
     ("trees", include_str!("../../../experiments/trees.toml")),
     ("ukairo-figures", include_str!("../../../experiments/ukairo-figures.toml")),
     ("unseen", include_str!("../../../experiments/unseen.toml")),
+    ("upgrade", include_str!("../../../experiments/upgrade.toml")),
+    ("why", include_str!("../../../experiments/why.toml")),
 ];
 
 /// A plan and its origin.
@@ -269,11 +274,14 @@ mod tests {
     }
 
     /// Loads of the harness that start the product.
-    const STARTS_THE_PRODUCT: [&str; 16] = [
+    const STARTS_THE_PRODUCT: [&str; 21] = [
+        "\"background\"",
         "\"bistro\"",
         "\"carrier\"",
         "\"cast\"",
+        "\"console-scale\"",
         "\"crowd\"",
+        "\"doctor\"",
         "\"get-faults\"",
         "\"hostile\"",
         "\"jobs\"",
@@ -281,11 +289,13 @@ mod tests {
         "\"probe\", \"accuracy\"",
         "\"probe\", \"badabing\"",
         "\"strangers\"",
-        "\"stream\"",
         "\"stream-fanout\"",
         "\"stream-peers\"",
         "\"stream-reroute\"",
+        "\"stream\"",
         "\"takeover\"",
+        "\"upgrade\"",
+        "\"why\"",
     ];
 
     /// The command as TOML, followed by the parameters that it uses.

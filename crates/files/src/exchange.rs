@@ -7,7 +7,7 @@ use super::{
     read::{FileReading, full_path},
     session::{Session, peer_key},
 };
-use std::{io, pin::pin, sync::Arc, time::Duration};
+use std::{io, pin::pin, time::Duration};
 use thalweg_base::costly;
 use thalweg_wire::object::{DeniedGrant, Failure, Grant, ReadRequest, Reply, Request, Ticket};
 use tokio::{task::spawn_blocking, time::sleep};
@@ -97,8 +97,7 @@ impl Session {
                 Ok(())
             }
             Ok(RedeemedTicket::Files(owner, reads)) => {
-                let shared = Arc::clone(&self.shared);
-                let requester = Requester { shared, member: Arc::new(owner.member().clone()) };
+                let requester = Requester::new(&self.shared, owner.member().clone());
                 self.reply(&Reply::Parts(reads.len() as u32)).await?;
                 let reading = self.send_source(FileReading::new(requester, reads.to_vec())).await?;
                 lending.sent(ticket, reading.results.into_iter().map(Result::ok).collect());

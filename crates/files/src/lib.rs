@@ -53,11 +53,11 @@ use prometheus_client::registry::Registry;
 use slots::Slots;
 use std::{
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 use store::Inbox;
-use thalweg_base::log::Log;
+use thalweg_base::{live_settings::LiveSettings, log::Log};
 use thalweg_mesh::{Membership, MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_units::NodeId;
@@ -73,7 +73,9 @@ pub struct Files(Arc<ServiceState>);
 #[derive(Debug)]
 struct ServiceState {
     membership: Membership,
-    offers: Offers,
+    offers: LiveSettings<Offers>,
+    /// The directory with this node's keys.
+    state: PathBuf,
     inbox: Inbox,
     counts: Counts,
     slots: Arc<Slots>,
@@ -90,11 +92,18 @@ struct ServiceState {
 struct Requester {
     shared: Arc<ServiceState>,
     member: Arc<Member>,
+    /// The directories as they were when the request began.
+    offers: Arc<Offers>,
 }
 
 impl Requester {
+    fn new(shared: &Arc<ServiceState>, member: Member) -> Self {
+        let offers = shared.offers.get();
+        Self { shared: Arc::clone(shared), member: Arc::new(member), offers }
+    }
+
     fn offers(&self) -> &Offers {
-        &self.shared.offers
+        &self.offers
     }
 }
 
@@ -115,7 +124,8 @@ impl Files {
         let lending = OnceLock::new();
         Ok(Self(Arc::new(ServiceState {
             membership,
-            offers,
+            offers: LiveSettings::new(offers),
+            state: state.to_owned(),
             inbox: Inbox::new(node),
             counts: Counts::default(),
             slots,
@@ -124,6 +134,17 @@ impl Files {
             lending,
             log,
         })))
+    }
+
+    /// Opens the directories of other settings. Requests that begin once the function that it returns was called use them;
+    /// other settings than those of directories stay as they are.
+    ///
+    /// # Errors
+    /// [`OfferError`]; nothing is changed.
+    pub fn prepare(&self, settings: &Settings) -> Result<impl FnOnce() + Send + use<>, OfferError> {
+        let offers = Offers::new(settings, &self.0.state)?.with_counts_of(&self.0.offers.get());
+        let shared = Arc::clone(&self.0);
+        Ok(move || shared.offers.set(offers))
     }
 
     /// Registers the counters with `registry`, as `thalweg_files_…`.
@@ -150,7 +171,7 @@ impl MemberService for Files {
     }
 
     fn report(&self) -> serde_json::Value {
-        let (offered, accepting) = self.0.offers.count();
+        let (offered, accepting) = self.0.offers.get().count();
         let mut report = self.0.counts.report();
         if let Some(report) = report.as_object_mut() {
             report.insert("offered".into(), offered.into());

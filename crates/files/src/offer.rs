@@ -112,6 +112,19 @@ impl Offers {
         })
     }
 
+    /// Keeps the counts of stored data if the accepting directories and their bounds are the same: data that is being
+    /// stored is counted there. Otherwise the directories were counted anew.
+    pub fn with_counts_of(mut self, before: &Self) -> Self {
+        let bounds =
+            |all: &Self| all.accepting.iter().map(SharedDirectory::bounds).collect::<Vec<_>>();
+        if bounds(&self) == bounds(before) {
+            for (place, old) in self.accepting.iter_mut().zip(&before.accepting) {
+                place.quota = Arc::clone(&old.quota);
+            }
+        }
+        self
+    }
+
     /// The numbers of offered and of accepting directories.
     pub fn count(&self) -> (usize, usize) {
         (self.offered.len(), self.accepting.len())
@@ -178,6 +191,10 @@ fn below<'a>(above: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 impl SharedDirectory {
+    fn bounds(&self) -> (Vec<u8>, Limits) {
+        (self.path.clone(), self.quota.limits())
+    }
+
     /// With `may_be_box` the directory may be in the data of drop boxes, which is below `state` and may be read.
     fn new(
         path: &Path,

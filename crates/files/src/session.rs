@@ -390,7 +390,7 @@ impl Session {
     pub fn requester(&self) -> Option<Requester> {
         let roster = self.shared.membership.current()?;
         let member = roster.by_key(&self.peer.key())?.clone();
-        Some(Requester { shared: Arc::clone(&self.shared), member: Arc::new(member) })
+        Some(Requester::new(&self.shared, member))
     }
 
     /// The length of the next request; `None` if the peer ends the channel.

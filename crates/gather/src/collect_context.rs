@@ -1,6 +1,6 @@
 //! The input of an executor.
 
-use super::{EventSink, IdleRemotes};
+use super::{Connections, EventSink, IdleRemotes};
 use std::sync::Arc;
 use thalweg_files::{inventory::Inventory, land::Land};
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -21,6 +21,8 @@ pub struct CollectContext {
     /// Receives the data.
     pub land: Arc<dyn Land>,
     pub events: Arc<dyn EventSink>,
+    /// The connections over which data comes, for the verdict.
+    pub connections: Arc<Connections>,
     /// Requests an early end: transfers under way are abandoned, data received so far is kept.
     pub stop: CancellationToken,
 }

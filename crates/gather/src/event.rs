@@ -6,7 +6,7 @@
 use super::Forecast;
 use serde::Serialize;
 use std::fmt;
-use thalweg_base::job::JobId;
+use thalweg_base::{job::JobId, verdict::Verdict};
 use thalweg_wire::mesh::Name;
 
 /// An event, reported in the order of occurrence.
@@ -132,6 +132,8 @@ pub enum Event {
     Progress(Progress),
     /// A message for the user.
     Note { text: String },
+    /// Why it took as long as it did; comes before the end, unless it failed or was stopped.
+    Verdict(Verdict),
     /// The end of the collection, in any case.
     Ended(Totals),
 }

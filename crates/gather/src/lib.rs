@@ -14,6 +14,7 @@
 
 mod collect_context;
 mod event;
+mod facts;
 mod failures;
 pub mod fluid;
 mod forecast;
@@ -35,6 +36,7 @@ pub use event::{
     Changes, Event, EventSink, FileListed, NodeStorage, Outcome, Progress, SharedBottleneck,
     SourceProgress, SourceTotals, Totals,
 };
+pub use facts::{Connections, WatchedPath};
 pub use forecast::{Forecast, ForecastError, ForecastInput, Plan, PlannedPath, PricePoint};
 pub use grid::choose as choose_grid;
 pub use idle_remotes::IdleRemotes;

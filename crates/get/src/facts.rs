@@ -7,7 +7,6 @@ use super::run::Run;
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
-    fs,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,13 +14,11 @@ use thalweg_base::{
     clock::thread_time,
     job::{Event, EventSink, PathRate},
 };
-use thalweg_net::{Monitor, TcpInfo};
-use thalweg_paths::verdict::{Facts, InterfaceFacts, PathFacts, TcpFacts};
+use thalweg_paths::{
+    transfer_counters::{WatchedConnections, WatchedInterfaces, Way},
+    verdict::{Facts, PathFacts},
+};
 use thalweg_units::{PathId, Rate};
-
-/// The most connections whose counters are kept. A server that closes each connection causes many; the first ones tell
-/// enough.
-const MOST_CONNECTIONS: usize = 64;
 
 /// The times in which a download took no bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -57,6 +54,8 @@ struct Seen {
     sampled: BTreeMap<String, Rate>,
     /// The bytes of the file that paths delivered.
     bytes: BTreeMap<String, u64>,
+    /// The bytes of paths when the first path was chosen.
+    sampled_bytes: Option<BTreeMap<String, u64>>,
     /// The path that was chosen last.
     chosen: Option<String>,
     /// The servers' last request to wait ends then.
@@ -65,8 +64,8 @@ struct Seen {
     server_wait: Duration,
     /// The time of the last progress event.
     looked: Instant,
-    /// The bytes of the interfaces at the first progress event, its time, and the bytes that were there.
-    interfaces: Option<(BTreeMap<String, u64>, Instant, u64)>,
+    /// The interfaces since the first progress event, and the bytes that were there then.
+    interfaces: Option<(WatchedInterfaces, u64)>,
 }
 
 impl<'a> FactCollector<'a> {
@@ -78,6 +77,7 @@ impl<'a> FactCollector<'a> {
             started: None,
             sampled: BTreeMap::new(),
             bytes: BTreeMap::new(),
+            sampled_bytes: None,
             chosen: None,
             asked_until: None,
             server_wait: Duration::ZERO,
@@ -106,10 +106,11 @@ impl<'a> FactCollector<'a> {
                 name: name.clone(),
                 is_relayed: !candidate.route.is_direct(),
                 bytes: if alone { run.fetched } else { seen.bytes.get(name).copied().unwrap_or(0) },
-                sampled: seen.sampled.get(name).copied(),
+                sampled: seen.sampled_rate(name, run.phases.sampling),
+                sampled_bytes: seen.sampled_bytes(name),
                 rest: run.phases.completion.filter(|_| is_chosen),
                 first_byte: observed.map(|observed| observed.setup),
-                tcp: self.tcp.facts(PathId(id)),
+                tcp: self.tcp.received(&PathId(id)),
                 ..PathFacts::default()
             }
         };
@@ -123,8 +124,12 @@ impl<'a> FactCollector<'a> {
             set_up: seen.started.map_or(Duration::ZERO, |at| at - seen.began),
             fetched: run.fetched,
             paths: (0..).zip(&request.paths).map(path).collect(),
+            sampling: run.phases.sampling,
             rest: run.phases.completion,
-            interface: seen.interface(now, length),
+            interface: seen
+                .interfaces
+                .as_ref()
+                .and_then(|(interfaces, done)| interfaces.facts(length.saturating_sub(*done))),
             fastest: None,
             disk_wait: run.waits.disk + publication,
             limit_wait: run.waits.limit,
@@ -146,6 +151,25 @@ impl EventSink for FactCollector<'_> {
 }
 
 impl Seen {
+    /// The bytes of a path until the first path was chosen.
+    fn sampled_bytes(&self, path: &str) -> u64 {
+        let sampled = self.sampled_bytes.as_ref();
+        sampled.and_then(|sampled| sampled.get(path)).copied().unwrap_or(0)
+    }
+
+    /// The part of a path in the rate of sampling. A path that was stopped early has no rate of its own, and those of
+    /// the others are of different times.
+    fn sampled_rate(&self, path: &str, sampling: Option<Rate>) -> Option<Rate> {
+        let all: u64 = self.sampled_bytes.iter().flat_map(BTreeMap::values).sum();
+        match sampling.filter(|_| all > 0) {
+            Some(rate) => {
+                let share = self.sampled_bytes(path) as f64 / all as f64;
+                Some(Rate::from_bps((rate.as_bps() as f64 * share) as u64))
+            }
+            None => self.sampled.get(path).copied(),
+        }
+    }
+
     fn note(&mut self, event: &Event, now: Instant) {
         match event {
             Event::Started { .. } => {
@@ -170,7 +194,10 @@ impl Seen {
                 self.sampled.insert(path.clone(), Rate::from_bps(*rate_bps));
             }
             Event::PathTotal { path, bytes, .. } => _ = self.bytes.insert(path.clone(), *bytes),
-            Event::Chosen { path, .. } => self.chosen = Some(path.clone()),
+            Event::Chosen { path, .. } => {
+                self.chosen = Some(path.clone());
+                self.sampled_bytes.get_or_insert_with(|| self.bytes.clone());
+            }
             _ => {}
         }
     }
@@ -186,121 +213,18 @@ impl Seen {
             self.bytes.insert(path.path.clone(), path.bytes);
         }
         // Shorter downloads need not look at interfaces.
-        self.interfaces.get_or_insert_with(|| (received(), now, done));
-    }
-
-    /// The interface that received the most since the first progress event.
-    fn interface(&self, now: Instant, length: u64) -> Option<InterfaceFacts> {
-        let (before, at, done) = self.interfaces.as_ref()?;
-        let more = |(name, bytes): (String, u64)| {
-            let received = bytes.checked_sub(*before.get(&name)?)?;
-            Some(InterfaceFacts {
-                name,
-                received,
-                own: length.saturating_sub(*done),
-                during: now.saturating_duration_since(*at),
-                capacity: None,
-            })
-        };
-        let all = received().into_iter().filter_map(more);
-        all.filter(|interface| interface.received > 0).max_by_key(|interface| interface.received)
+        let (interfaces, _) =
+            self.interfaces.get_or_insert_with(|| (WatchedInterfaces::begin(Way::Down), done));
+        interfaces.look();
     }
 }
 
-/// The bytes that each interface but the loopback one has received.
-fn received() -> BTreeMap<String, u64> {
-    let text = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
-    parse_received(&text)
-}
-
-fn parse_received(text: &str) -> BTreeMap<String, u64> {
-    let counts = |line: &str| {
-        let (name, counts) = line.split_once(':')?;
-        let bytes = counts.split_whitespace().next()?.parse().ok()?;
-        Some((name.trim().to_owned(), bytes))
-    };
-    text.lines().filter_map(counts).filter(|(name, _)| name != "lo").collect()
-}
-
-/// The connections of a download, and what the kernel counts of them.
-#[derive(Debug, Default)]
-pub(super) struct Connections(Mutex<Vec<WatchedConnection>>);
-
-#[derive(Debug)]
-struct WatchedConnection {
-    path: PathId,
-    monitor: Monitor,
-    first: TcpInfo,
-    last: TcpInfo,
-    /// The round trips that were seen while data arrived: their sum and number.
-    trips: (Duration, u32),
-    window: u64,
-}
-
-impl Connections {
-    /// Watches a connection that the path uses from now on.
-    pub fn watch(&self, path: PathId, monitor: Monitor) {
-        let Ok(now) = monitor.tcp_info() else { return };
-        let mut all = self.0.lock();
-        if all.len() < MOST_CONNECTIONS {
-            let (trips, window) = ((Duration::ZERO, 0), 0);
-            all.push(WatchedConnection { path, monitor, first: now, last: now, trips, window });
-        }
-    }
-
-    /// Reads the counters of all open connections.
-    fn look(&self) {
-        for one in self.0.lock().iter_mut() {
-            let Ok(now) = one.monitor.tcp_info() else { continue };
-            one.note(now);
-        }
-    }
-
-    /// What was counted of the path's connections.
-    fn facts(&self, path: PathId) -> Option<TcpFacts> {
-        self.look();
-        let all = self.0.lock();
-        let of_path: Vec<_> = all.iter().filter(|one| one.path == path).collect();
-        let shortest = of_path.iter().map(|one| one.last.min_rtt);
-        let shortest = shortest.filter(|trip| !trip.is_zero() && *trip < Duration::MAX).min();
-        let (sum, count) = of_path.iter().fold((Duration::ZERO, 0), |(sum, count), one| {
-            (sum + one.trips.0, count + one.trips.1)
-        });
-        (!of_path.is_empty()).then(|| TcpFacts {
-            packets: of_path
-                .iter()
-                .map(|one| one.last.data_segments.saturating_sub(one.first.data_segments))
-                .sum(),
-            out_of_order: of_path
-                .iter()
-                .map(|one| one.last.out_of_order.saturating_sub(one.first.out_of_order))
-                .map(u64::from)
-                .sum(),
-            shortest: shortest.unwrap_or_default(),
-            usual: sum.checked_div(count).unwrap_or_default(),
-            window: of_path.iter().map(|one| one.window).max().unwrap_or(0),
-        })
-    }
-}
-
-impl WatchedConnection {
-    fn note(&mut self, now: TcpInfo) {
-        if now.received > self.last.received && !now.receiver_rtt.is_zero() {
-            self.trips = (self.trips.0 + now.receiver_rtt, self.trips.1 + 1);
-        }
-        self.window = self.window.max(now.offered.into());
-        self.last = now;
-    }
-}
+/// The connections of a download by path.
+pub(super) type Connections = WatchedConnections<PathId>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_net::{Dialer, Route};
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        net::TcpListener,
-    };
 
     fn progress(done_bytes: u64, rate_bps: u64) -> Event {
         let path = PathRate { path: "direct".into(), rate_bps, bytes: done_bytes };
@@ -341,35 +265,5 @@ mod tests {
         assert_eq!(with(&[(250, progress(1, 8)), (500, progress(2, 8))]), 0);
         assert_eq!(with(&[(250, progress(1, 8)), (5000, progress(1, 0))]), 850);
         assert_eq!(server_wait(&[(0, started()), (250, progress(0, 0))]), 0);
-    }
-
-    #[test]
-    fn interfaces_are_read_without_the_loopback() {
-        let text = "Inter-|   Receive\n face |bytes    packets\n    lo: 100 1\n  eth0:12345 9 0\n";
-        assert_eq!(parse_received(text), BTreeMap::from([("eth0".to_owned(), 12_345)]));
-        let here = received();
-        assert!(!here.contains_key("lo"), "{here:?}");
-    }
-
-    #[tokio::test]
-    async fn the_kernels_counters_of_a_paths_connections_are_added() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let to = listener.local_addr().unwrap().into();
-        let all = Connections::default();
-        assert_eq!(all.facts(PathId(0)), None);
-        for _ in 0..2 {
-            let mut near = Dialer::default().dial(&Route::direct(), &to).await.unwrap();
-            let (mut far, _) = listener.accept().await.unwrap();
-            all.watch(PathId(0), near.monitor());
-            far.write_all(&[7; 300_000]).await.unwrap();
-            near.read_exact(&mut [0; 300_000]).await.unwrap();
-            all.look();
-            // Counters of closed connections are kept.
-            drop(near);
-        }
-        let facts = all.facts(PathId(0)).unwrap();
-        assert!(facts.packets >= 10, "{facts:?}");
-        assert!(facts.out_of_order <= facts.packets, "{facts:?}");
-        assert_eq!(all.facts(PathId(1)), None);
     }
 }

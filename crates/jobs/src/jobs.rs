@@ -135,6 +135,13 @@ impl Jobs {
         Ok(Self(shared))
     }
 
+    /// Changes the numbers of jobs that run, that have not ended, and that are kept. Running jobs go on.
+    pub fn set_limits(&self, parallel: usize, max_open: usize, max_ended: usize) {
+        let limits = Limits { parallel, open: max_open, ended: max_ended };
+        self.0.state.lock().queue.limits = limits;
+        self.0.wake.notify_all();
+    }
+
     /// The last change, and all jobs in the order of the queue, the ended ones last.
     pub fn list(&self) -> (ChangeId, Vec<Job>) {
         let state = self.0.state.lock();

@@ -68,7 +68,7 @@ pub enum Action {
 pub struct Queue {
     pub entries: BTreeMap<u64, Entry>,
     pub next_id: u64,
-    limits: Limits,
+    pub limits: Limits,
 }
 
 impl Entry {

@@ -62,7 +62,7 @@ pub struct ChildOptions {
     pub attempt: u32,
     pub arguments: Vec<String>,
     pub working_directory: PathBuf,
-    /// Whether it gets a lower share of the CPU and the disk.
+    /// Whether it gets a lower share of the CPU and the disk, and yields on the network.
     pub is_low: bool,
 }
 
@@ -134,7 +134,8 @@ fn spawn(options: &ChildOptions) -> io::Result<Child> {
     if options.is_low {
         command.arg("--low");
     }
-    command.arg("--").args(with_json(&options.arguments));
+    let arguments = with_json(&options.arguments);
+    command.arg("--").args(if options.is_low { in_background(arguments) } else { arguments });
     command.envs(options.environment.iter().map(|(name, value)| (name, value)));
     command.current_dir(&options.working_directory);
     // Ctrl-C in the daemon's terminal is not for its jobs, and a job that does not end is killed with all its processes.
@@ -151,6 +152,16 @@ fn with_json(arguments: &[String]) -> Vec<String> {
         all.insert(1, "--json".to_owned());
     }
     all
+}
+
+/// The arguments with `--background` behind the command's name, if the command has it.
+fn in_background(mut arguments: Vec<String>) -> Vec<String> {
+    const OPTION: &str = "--background";
+    let can = arguments.first().is_some_and(|v| ["get", "gather", "send"].contains(&v.as_str()));
+    if can && !arguments.iter().take_while(|a| *a != "--").any(|a| a == OPTION) {
+        arguments.insert(1, OPTION.to_owned());
+    }
+    arguments
 }
 
 fn follow(
@@ -335,6 +346,18 @@ mod tests {
             ("stream publish NAME", "stream publish NAME"),
         ] {
             assert_eq!(with_json(&words(line)), words(wanted));
+        }
+    }
+
+    #[test]
+    fn a_low_job_yields_if_its_command_can() {
+        for (line, wanted) in [
+            ("get URL", "get --background URL"),
+            ("send --background a m:", "send --background a m:"),
+            ("gather -- --background", "gather --background -- --background"),
+            ("cast a --to b", "cast a --to b"),
+        ] {
+            assert_eq!(in_background(words(line)), words(wanted));
         }
     }
 

@@ -339,10 +339,11 @@ impl Inner {
 }
 
 impl Admission for Membership {
-    /// Admits members by this host's clock, and everybody for `Join`. For `Measure` only daemons are admitted, not the
-    /// keys of command lines.
+    /// Admits members by this host's clock, and everybody for `Join`. For `Measure` and `Reach` only daemons are
+    /// admitted, not the keys of command lines.
     fn admits(&self, key: &NodeId, protocol: Protocol) -> bool {
-        let fits = |m: &Member| protocol != Protocol::Measure || m.node == Some(*key);
+        let of_daemons = [Protocol::Measure, Protocol::Reach].contains(&protocol);
+        let fits = |m: &Member| !of_daemons || m.node == Some(*key);
         let holds =
             |r: &Arc<Roster>| r.check(self.now()).is_ok() && r.by_key(key).is_some_and(fits);
         protocol == Protocol::Join || self.0.current.borrow().as_ref().is_some_and(holds)

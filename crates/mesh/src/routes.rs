@@ -1,10 +1,14 @@
 //! Routes by name: from `fra+nyc` to hops with addresses, keys and terms.
 
-use std::collections::BTreeSet;
-use thalweg_net::{Destination, Hop, MAX_HOPS, Route, RouteError};
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+};
+use thalweg_net::{Hop, MAX_HOPS, Route, RouteError};
+use thalweg_units::NodeId;
 use thalweg_wire::{
-    DestinationError,
-    mesh::{LegKind, Member, Name, NameError, Role, Roster, Tag, Terms},
+    Destination, DestinationError,
+    mesh::{LegKind, Member, Name, NameError, Role, Roster, Tag, Terms, member_destination},
 };
 use thiserror::Error;
 
@@ -85,9 +89,9 @@ pub enum RouteNameError {
     NoNode(Name),
     /// The node has no address in the roster.
     #[error(
-        "node `{0}` has no address in the roster: only relays have one. Revoke it (`thalweg mesh \
-         revoke {0}`), then join again on that host with a new state directory, `--address \
-         HOST:PORT` and a token from `thalweg mesh token --role relay`"
+        "node `{0}` has no address in the roster, and no relays through which it is reached: start \
+         `thalweg node` on that host; `thalweg status` there shows its relays, or what keeps it \
+         from them (it needs `reach = \"auto\"` in its settings, and a relay that it can dial)"
     )]
     NoNodeAddress(Name),
     /// It is this host.
@@ -228,22 +232,49 @@ impl Names<'_> {
     }
 
     /// A member's node as the far end of a channel ([`thalweg_net::Dialer::channel`]). It need not be a relay, and may
-    /// be this host.
+    /// be this host. A node without an address is one that only its relays find ([`Names::reach`]).
     ///
     /// # Errors
     /// [`RouteNameError`].
     pub fn node(&self, name: &Name) -> Result<Hop, RouteNameError> {
+        let MemberReach { dialled, relayed, .. } = self.reach(name)?;
+        dialled.or(relayed).ok_or_else(|| RouteNameError::NoNodeAddress(name.clone()))
+    }
+
+    /// How a member's node is reached: at its addresses, through relays, or both.
+    ///
+    /// # Errors
+    /// [`RouteNameError`].
+    pub fn reach(&self, name: &Name) -> Result<MemberReach, RouteNameError> {
         let none = |why: &str| RouteNameError::NoRoster { name: name.clone(), why: why.to_owned() };
         let roster = self.roster.map_err(none)?;
         let unknown =
             || RouteNameError::Unknown { nearest: nearest(name, roster), name: name.clone() };
         let member = roster.by_name(name).ok_or_else(unknown)?;
         let key = member.node.ok_or_else(|| RouteNameError::NoNode(name.clone()))?;
-        let addresses = member.addresses.split_first();
-        let (first, others) =
-            addresses.ok_or_else(|| RouteNameError::NoNodeAddress(name.clone()))?;
-        let hop = Hop::mesh(first.clone(), key, Terms::default());
-        Ok(hop.with_other_addresses(others.to_vec()).named(name.clone()))
+        let dialled = dialled_hop(member, key, Terms::default());
+        let relays: Vec<_> =
+            member.reach_relays().filter_map(|relay| self.reach_relay(&relay)).collect();
+        let relayed = member_destination(name).filter(|_| !relays.is_empty());
+        let relayed = relayed.map(|at| Hop::mesh(at, key, Terms::default()).named(name.clone()));
+        if dialled.is_none() && relayed.is_none() {
+            return Err(RouteNameError::NoNodeAddress(name.clone()));
+        }
+        Ok(MemberReach { dialled, relayed, relays })
+    }
+
+    /// A relay through which a member is reached, as a hop; it may be this host, which then is also dialled on
+    /// loopback. `None` if it is no relay any more.
+    fn reach_relay(&self, name: &Name) -> Option<(Name, Hop)> {
+        let member = self.roster.ok()?.by_name(name)?;
+        let key = member.node.filter(|_| member.is(Role::Relay))?;
+        let mut hop = dialled_hop(member, key, Terms::default())?;
+        if self.me == Some(name) {
+            let port = hop.relay.port;
+            let own = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()];
+            hop.others.extend(own.map(|ip| Destination::from(SocketAddr::new(ip, port))));
+        }
+        Some((name.clone(), hop))
     }
 
     fn is_node_named(&self, text: &str) -> bool {
@@ -280,11 +311,26 @@ impl Names<'_> {
         if let Some(tag) = common(&member.tags, &terms.avoid) {
             return Err(RouteNameError::Avoided { name: name(), tag });
         }
-        let addresses = member.addresses.split_first();
-        let (first, others) = addresses.ok_or_else(|| RouteNameError::NoAddress(name()))?;
-        let hop = Hop::mesh(first.clone(), key, terms.clone());
-        Ok(hop.with_other_addresses(others.to_vec()).named(name()))
+        dialled_hop(member, key, terms.clone()).ok_or_else(|| RouteNameError::NoAddress(name()))
     }
+}
+
+/// How a member's node is reached.
+#[derive(Clone, Debug)]
+pub struct MemberReach {
+    /// The node at its addresses; `None`: it has none.
+    pub dialled: Option<Hop>,
+    /// The node as its relays know it; `None`: it has no relays.
+    pub relayed: Option<Hop>,
+    /// The relays to which it has standing channels, the best first.
+    pub relays: Vec<(Name, Hop)>,
+}
+
+/// The node at the addresses where it is dialled.
+fn dialled_hop(member: &Member, key: NodeId, terms: Terms) -> Option<Hop> {
+    let mut addresses = member.dialled_addresses().cloned();
+    let hop = Hop::mesh(addresses.next()?, key, terms);
+    Some(hop.with_other_addresses(addresses.collect()).named(member.name.clone()))
 }
 
 fn common(a: &BTreeSet<Tag>, b: &BTreeSet<Tag>) -> Option<Tag> {
@@ -301,8 +347,8 @@ fn nearest(name: &Name, roster: &Roster) -> Option<Name> {
 mod tests {
     use super::*;
     use thalweg_net::{Medium, RelayProtocol};
-    use thalweg_units::{NodeId, WallTime};
-    use thalweg_wire::mesh::Rule;
+    use thalweg_units::WallTime;
+    use thalweg_wire::mesh::{Rule, relay_entry};
 
     fn member(name: &str, key: u8, roles: &[Role], tags: &[&str]) -> Member {
         Member {
@@ -454,7 +500,28 @@ mod tests {
         roster.members[2].addresses.clear();
         let error = with(&roster, "home", |n| n.node(&"laptop".parse().unwrap()));
         let error = error.unwrap_err().to_string();
-        assert!(error.contains("--role relay") && error.contains("--address"), "{error}");
+        assert!(error.contains("thalweg status") && error.contains("reach ="), "{error}");
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_dialled_is_reached_through_its_relays() {
+        let mut roster = roster();
+        let entry = |relay: &str| relay_entry(&relay.parse().unwrap()).unwrap();
+        roster.members[2].addresses = ["nyc", "gone", "fra"].map(entry).into();
+        let laptop = "laptop".parse().unwrap();
+        let found = with(&roster, "home", |n| n.reach(&laptop)).unwrap();
+        assert!(found.dialled.is_none());
+        assert_eq!(found.relayed.unwrap().relay.to_string(), "laptop.member.invalid:7373");
+        let relays: Vec<_> = found.relays.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(relays, ["nyc", "fra"], "a relay that has left is left out");
+        // On a relay's own host the relay is also dialled on loopback.
+        let found = with(&roster, "nyc", |n| n.reach(&laptop)).unwrap();
+        let addresses: Vec<_> = found.relays[0].1.addresses().map(ToString::to_string).collect();
+        assert_eq!(addresses, ["10.0.0.4:7373", "127.0.0.1:7373", "[::1]:7373"]);
+        // Entries of relays are no addresses of a relay.
+        roster.members[3].addresses.insert(0, entry("fra"));
+        let hop = with(&roster, "home", |n| n.route("nyc", &terms(&[]))).unwrap();
+        assert_eq!(hop.hops()[0].relay.to_string(), "10.0.0.4:7373");
     }
 
     #[test]

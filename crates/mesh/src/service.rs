@@ -9,7 +9,8 @@ use thalweg_net::channel::{Channel, Protocol};
 use thalweg_units::NodeId;
 use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
 use thalweg_wire::mesh::{
-    ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
+    AddressesReply, AddressesRequest, ApiError, RevokeReply, RevokeRequest, StatusReply,
+    TokenReply, TokenRequest,
 };
 use tokio::net::TcpStream;
 
@@ -80,6 +81,11 @@ pub trait Control: Send + Sync + fmt::Debug {
     /// Creates a join token.
     fn token(&self, request: TokenRequest) -> BoxFuture<'_, Result<TokenReply, ApiError>>;
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>>;
+    /// Replaces the addresses of this host in the roster.
+    fn set_addresses(
+        &self,
+        request: AddressesRequest,
+    ) -> BoxFuture<'_, Result<AddressesReply, ApiError>>;
     /// The oracle's view of the mesh.
     fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>>;
 }

@@ -15,6 +15,7 @@
 //! the same everywhere.
 
 mod accounting;
+mod background;
 mod carrier;
 mod closed_on_drop;
 mod dial;
@@ -45,6 +46,7 @@ pub mod tcp;
 pub mod tls;
 
 pub use accounting::{Account, AccountEntry, Bookkeeper, ByteDirection};
+pub use background::{Reading, YieldingWindow};
 pub use carrier::{CarriedStream, Carrier, EgressChoice, OpeningStream};
 pub use closed_on_drop::ClosedOnDrop;
 pub use dial::{

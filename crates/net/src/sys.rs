@@ -54,6 +54,25 @@ pub fn retransmits_within(socket: BorrowedFd<'_>, most: Duration) -> io::Result<
     set(socket, (libc::IPPROTO_TCP, TCP_RTO_MAX_MS), ms)
 }
 
+/// Announces no larger receive window than this, bytes, from now on. What the peer was offered before it may still send.
+///
+/// # Errors
+/// The kernel's error.
+pub fn limit_receive_window(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set(socket, (libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP), bytes)
+}
+
+/// Sends no faster than this, bytes per second.
+///
+/// # Errors
+/// The kernel's error.
+pub fn limit_pace(socket: BorrowedFd<'_>, bytes: u64) -> io::Result<()> {
+    // All bits set mean no limit.
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set(socket, (libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE), bytes)
+}
+
 fn set(
     socket: BorrowedFd<'_>,
     (level, name): (libc::c_int, libc::c_int),

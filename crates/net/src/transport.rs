@@ -161,6 +161,11 @@ impl TcpLeg {
         Self { tcp: Arc::new(tcp), account }
     }
 
+    /// The connection, for monitors.
+    pub fn tcp(&self) -> &Arc<TcpStream> {
+        &self.tcp
+    }
+
     /// The connection, unless a monitor reads its counters at this moment or it has an account.
     pub fn into_inner(self) -> Result<TcpStream, Self> {
         if self.account.is_some() {

@@ -383,7 +383,13 @@ fn plausible(addresses: &[Destination], caller: Option<&Caller>) -> Result<(), R
 }
 
 fn implausible(host: &Host, caller: Option<&Caller>) -> Option<&'static str> {
-    let Host::Ip(ip) = host else { return None };
+    let ip = match host {
+        Host::Ip(ip) => ip,
+        Host::Name(name) if name.to_ascii_lowercase().ends_with(".invalid") => {
+            return Some("names below .invalid are no hosts (RFC 2606)");
+        }
+        Host::Name(_) => return None,
+    };
     let (ip, here) = (ip.to_canonical(), is_local(caller));
     // A translator connects to the address embedded in this one.
     let inner = address_class::embedded(ip).map(IpAddr::from);

@@ -160,6 +160,9 @@ pub enum Refusal {
     /// Too many requests to join.
     #[error("too many requests to join; try again in {}", about(*.0))]
     RateLimited(Duration),
+    /// A member's relays change too often.
+    #[error("the relays of this member change too often; try again in {}", about(*.0))]
+    ChangesTooOften(Duration),
     /// Too many waiting requests.
     #[error("too many requests of {0} are waiting; try again")]
     Waiting(&'static str),
@@ -262,7 +265,7 @@ impl Refusal {
             Self::Method => "method",
             Self::NotMember => "not_member",
             Self::NotAdmin(_) => "not_admin",
-            Self::RateLimited(_) => "rate_limited",
+            Self::RateLimited(_) | Self::ChangesTooOften(_) => "rate_limited",
             Self::Waiting(_) => "too_many_waiting",
             Self::Crowded => "too_many_connections",
             Self::Keys(_) => "keys",

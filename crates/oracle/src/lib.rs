@@ -38,6 +38,7 @@ mod measure;
 mod mesh_keys;
 mod metrics;
 mod oracle;
+mod reach;
 mod registry;
 mod roster_copy;
 mod sightings;

@@ -114,6 +114,41 @@ impl JoinGate {
     }
 }
 
+/// Changes of one member's relays: one in this time, after a few at once. Each change is a roster for all members.
+const CHANGE: Duration = Duration::from_secs(10);
+/// Changes of one member at once: its relays fail one after the other.
+const CHANGES_AT_ONCE: NonZeroU32 = NonZeroU32::new(6).unwrap();
+
+/// Limits how often each member changes its relays.
+pub(crate) struct ChangeRate {
+    each: RateLimiter<NodeId, DefaultKeyedStateStore<NodeId>, DefaultClock>,
+    clock: DefaultClock,
+}
+
+impl fmt::Debug for ChangeRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ChangeRate({} members)", self.each.len())
+    }
+}
+
+impl Default for ChangeRate {
+    fn default() -> Self {
+        let each = RateLimiter::keyed(quota(CHANGE, CHANGES_AT_ONCE));
+        Self { each, clock: DefaultClock::default() }
+    }
+}
+
+impl ChangeRate {
+    /// Counts a change of this member, or says how long it has to wait before the next one.
+    pub fn pass(&self, member: &NodeId) -> Result<(), Duration> {
+        if self.each.len() > Roster::MAX_MEMBERS {
+            self.each.retain_recent();
+        }
+        let counted = self.each.check_key(member);
+        counted.map_err(|not| not.wait_time_from(self.clock.now()))
+    }
+}
+
 /// Spaces the requests of each member, so that one member's requests cannot delay those of others.
 pub(crate) struct RequestRate {
     each: RateLimiter<NodeId, DefaultKeyedStateStore<NodeId>, DefaultClock>,

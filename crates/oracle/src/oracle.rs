@@ -10,6 +10,7 @@ use crate::{
     founding,
     limits::{self, KeyCounts, RequestRate},
     measure::{MeasuringService, Scheduler},
+    reach::ReachStatements,
     registry::Registry,
     streams::Streams,
 };
@@ -19,8 +20,8 @@ use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
     mesh::{
-        JoinReply, JoinRequest, Member, RevokeReply, RevokeRequest, Rule, StatusReply, TokenReply,
-        TokenRequest,
+        AddressesReply, JoinReply, JoinRequest, Member, ReachReply, ReachRequest, RevokeReply,
+        RevokeRequest, Rule, StatusReply, TokenReply, TokenRequest,
     },
 };
 use tokio::{
@@ -40,6 +41,7 @@ pub(crate) struct Inner {
     registry: Arc<Registry>,
     pub election: Arc<Election>,
     pub admission: Admission,
+    reach: ReachStatements,
     pub scheduler: Scheduler,
     pub streams: Arc<Streams>,
     /// Limits requests that wait for a roster.
@@ -89,6 +91,7 @@ impl Oracle {
         let streams = Streams::new(registry.clone(), election.clone(), measuring.clone());
         let inner = Inner {
             admission: Admission::new(registry.clone()),
+            reach: ReachStatements::new(registry.clone()),
             scheduler: Scheduler::new(registry.clone(), election.clone(), measuring),
             streams: Arc::new(streams.map_err(OracleError::Random)?),
             registry,
@@ -242,6 +245,20 @@ impl Oracle {
         self.inner.admission.revoke(caller, request).await
     }
 
+    /// Sets the relays through which the calling node is reached, for a node that cannot be dialled; none: it is
+    /// dialled. The roster that has them is published before the answer; changes of many members share one, at most one
+    /// a second.
+    ///
+    /// # Errors
+    /// [`OracleError::Refused`] if they are no relays or change too often, or database errors.
+    pub async fn set_reach(
+        &self,
+        caller: &Caller,
+        request: ReachRequest,
+    ) -> Result<ReachReply, OracleError> {
+        self.inner.reach.set(caller, request).await
+    }
+
     /// Sets the rules. Publishes a new version if they differ from the current ones.
     ///
     /// # Errors
@@ -250,12 +267,17 @@ impl Oracle {
         self.registry().set_rules(rules).await
     }
 
-    /// Sets the addresses of this oracle's own node. Publishes a new version if they differ.
+    /// Sets the addresses of the member that asks, or of this oracle's own node if a program of this host asks. Publishes
+    /// a new version if they differ.
     ///
     /// # Errors
     /// [`OracleError`]; nothing was changed.
-    pub async fn set_addresses(&self, addresses: Vec<Destination>) -> Result<(), OracleError> {
-        self.registry().set_addresses(addresses).await
+    pub async fn set_addresses(
+        &self,
+        caller: &Caller,
+        addresses: Vec<Destination>,
+    ) -> Result<AddressesReply, OracleError> {
+        self.registry().set_addresses(caller, addresses).await
     }
 }
 

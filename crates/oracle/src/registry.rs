@@ -7,11 +7,13 @@ use crate::{
     Caller, Config, Database, DatabaseName, Event, OracleError, Refusal,
     admission::admissible,
     mesh_keys::MeshKeys,
+    reach::{with_addresses, with_relays},
     roster_copy,
     sightings::Sightings,
     store::{MeshRow, Store, StoreError, Write},
 };
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -22,7 +24,10 @@ use std::{
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Destination,
-    mesh::{Member, MemberStatus, Predecessor, Role, Roster, RosterRank, Rule, StatusReply},
+    mesh::{
+        AddressesReply, Member, MemberStatus, Name, Predecessor, Role, Roster, RosterRank, Rule,
+        StatusReply,
+    },
 };
 use tokio::sync::{Mutex, watch};
 
@@ -287,19 +292,49 @@ impl Registry {
     /// See [`crate::Oracle::set_addresses`].
     pub(crate) async fn set_addresses(
         &self,
+        caller: &Caller,
         addresses: Vec<Destination>,
+    ) -> Result<AddressesReply, OracleError> {
+        let actor = self.authorise(caller, Access::Member)?;
+        let key = caller.key().unwrap_or(self.node);
+        let mut write = self.begin().await?;
+        let members = write.members().await?;
+        let own = members.into_iter().find(|m| m.holds(&key)).ok_or(Refusal::NotListed(key))?;
+        if !own.is(Role::Relay) && !own.is(Role::Oracle) {
+            let why = "only members with the role relay or oracle have addresses: revoke this one, and \
+                       let it join with a token from `thalweg mesh token --role relay`";
+            return Err(Refusal::Bad(why.to_owned()).into());
+        }
+        let name = own.name.clone();
+        if own.dialled_addresses().eq(&addresses) {
+            let version = self.newest().roster.version;
+            return Ok(AddressesReply { name, addresses, version });
+        }
+        admissible(&Member { addresses: addresses.clone(), ..own.clone() }, Some(caller))?;
+        let moved = with_addresses(&own, addresses.clone());
+        write.set_addresses(&moved).await?;
+        write.note("addresses", name.as_str(), actor.label(), self.now()).await?;
+        let version = self.publish(write).await?.roster.version;
+        Ok(AddressesReply { name, addresses, version })
+    }
+
+    /// Sets the relays through which these members are reached, and publishes a roster if any of them changes. Members
+    /// that were revoked meanwhile are left out.
+    pub(crate) async fn set_reach(
+        &self,
+        statements: &BTreeMap<Name, Vec<Name>>,
     ) -> Result<(), OracleError> {
         let mut write = self.begin().await?;
         let members = write.members().await?;
-        let own = members.into_iter().find(|m| m.holds(&self.node));
-        let own = own.ok_or(Refusal::NotListed(self.node))?;
-        if own.addresses == addresses {
+        let stated = |member: &Member| Some(with_relays(member, statements.get(&member.name)?));
+        let moved = members.iter().filter_map(|m| stated(m).filter(|moved| moved != m));
+        let moved: Vec<Member> = moved.collect();
+        if moved.is_empty() {
             return Ok(());
         }
-        let moved = Member { addresses, ..own };
-        admissible(&moved, None)?;
-        write.set_addresses(&moved).await?;
-        write.note("addresses", moved.name.as_str(), "local", self.now()).await?;
+        for member in &moved {
+            write.set_addresses(member).await?;
+        }
         self.publish(write).await.map(drop)
     }
 

@@ -18,5 +18,6 @@ pub mod history_chooser;
 pub mod inward_redirect;
 pub mod overlay;
 pub mod table;
+pub mod transfer_counters;
 pub mod url;
 pub mod verdict;

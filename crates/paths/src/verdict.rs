@@ -1,6 +1,6 @@
 //! Names the bound that a finished transfer met, from the facts observed in it. Pure: reads no clock, file or socket.
 //!
-//! The first rule that applies decides. What a transfer waited for comes before what its rate is compared with, and a
+//! These are the rules for downloads; [`gather`], [`send`] and [`cast`] have those for the other transfers. The first rule that applies decides. What a transfer waited for comes before what its rate is compared with, and a
 //! direct observation before an inference:
 //!
 //! | | If | Bound |
@@ -19,6 +19,14 @@
 //! | 12 | packets were lost, or a queue grew, on the path | `path` |
 //! | 13 | no packet was lost and no queue grew: of a direct path; of a relayed one, on the leg to its relay | `source`; `path` |
 //! | 14 | else | `unknown` |
+
+mod cast;
+mod gather;
+mod send;
+
+pub use cast::{CastFacts, CastReceiver, cast_verdict};
+pub use gather::{GatherFacts, SharedLegs, SourceFacts, gather_verdict};
+pub use send::{SendFacts, SentPath, send_verdict};
 
 use std::time::Duration;
 use thalweg_base::verdict::{Bound, Evidence, Verdict};
@@ -120,6 +128,8 @@ pub struct Facts {
     pub fetched: u64,
     /// The paths that were tried.
     pub paths: Vec<PathFacts>,
+    /// The rate of all paths together in sampling; `None`: the sum of their rates.
+    pub sampling: Option<Rate>,
     /// The rate of all paths together once one was chosen.
     pub rest: Option<Rate>,
     /// The interface of this host that moved the most bytes meanwhile.
@@ -148,6 +158,8 @@ pub struct PathFacts {
     pub bytes: u64,
     /// Its rate in sampling, beside the others.
     pub sampled: Option<Rate>,
+    /// The part of `bytes` that it carried in sampling.
+    pub sampled_bytes: u64,
     /// Its rate in the rest.
     pub rest: Option<Rate>,
     /// The time from dialling to the first byte.
@@ -186,16 +198,41 @@ pub struct TcpFacts {
     pub window: u64,
 }
 
+/// What the kernel counted of a path's connections, as the sender. Times are sums over the connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderFacts {
+    /// Bytes that the peer acknowledged.
+    pub bytes: u64,
+    /// Packets with data.
+    pub packets: u64,
+    /// Packets that were sent again.
+    pub repeated: u64,
+    /// The time in which they were open.
+    pub open: Duration,
+    /// The part of it in which there was data to send.
+    pub busy: Duration,
+    /// The part of `busy` in which the peer's receive window was full.
+    pub receiver_limited: Duration,
+    /// The part of `busy` in which this host's send buffer was too small.
+    pub buffer_limited: Duration,
+    /// The shortest round trip; zero: not known.
+    pub shortest: Duration,
+    /// The usual round trip while data was acknowledged; zero: not known.
+    pub usual: Duration,
+}
+
 /// What was observed of an interface.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InterfaceFacts {
     pub name: String,
-    /// Bytes that it received while it was observed, of all flows.
+    /// Bytes that it received while it was observed, of all flows; of a transfer from this host, those that it sent.
     pub received: u64,
     /// Bytes of this transfer meanwhile.
     pub own: u64,
     /// How long it was observed.
     pub during: Duration,
+    /// The highest rate over a second; `None`: not observed.
+    pub peak: Option<Rate>,
     pub capacity: Option<Capacity>,
 }
 
@@ -416,13 +453,15 @@ fn window(facts: &Facts) -> Option<Verdict> {
 fn several_paths(facts: &Facts) -> Option<Verdict> {
     let main = main_path(facts)?;
     let alone = path_rate(facts, main)?;
-    let all: u64 = facts.paths.iter().map(|path| path.bytes).sum();
-    if (main.bytes as f64) < CARRIES * all as f64 {
+    let in_rest = |path: &PathFacts| path.bytes.saturating_sub(path.sampled_bytes);
+    let all: u64 = facts.paths.iter().map(in_rest).sum();
+    if (in_rest(main) as f64) < CARRIES * all as f64 {
         return None;
     }
     let sampled = || facts.paths.iter().filter_map(|path| Some((path, path.sampled?)));
     let sum: Rate = sampled().map(|(_, rate)| rate).sum();
     let comparable = sampled().filter(|(_, rate)| ratio(*rate, sum) >= COMPARABLE).count();
+    let sum = facts.sampling.unwrap_or(sum);
     if comparable < 2 {
         return None;
     }
@@ -553,10 +592,19 @@ fn is_lossy(tcp: &TcpFacts) -> bool {
 /// Whether packets were lost or a queue grew on the path.
 fn is_congested(path: &PathFacts) -> bool {
     let Some(tcp) = path.tcp.filter(|tcp| tcp.packets >= ENOUGH_PACKETS) else { return false };
-    let has_queue = !tcp.shortest.is_zero()
-        && times(tcp.usual, tcp.shortest) >= INFLATED
-        && tcp.usual >= tcp.shortest.saturating_add(QUEUE);
-    is_lossy(&tcp) || has_queue
+    is_lossy(&tcp) || has_queue(&tcp)
+}
+
+/// Whether a queue grew.
+fn has_queue(tcp: &TcpFacts) -> bool {
+    is_inflated(tcp.usual, tcp.shortest)
+}
+
+/// Whether the usual round trip shows a queue, compared with the shortest one.
+fn is_inflated(usual: Duration, shortest: Duration) -> bool {
+    !shortest.is_zero()
+        && times(usual, shortest) >= INFLATED
+        && usual >= shortest.saturating_add(QUEUE)
 }
 
 /// Whether neither a loss nor a queue shows on the path. Without round trips, nothing shows.
@@ -613,426 +661,4 @@ fn aged(what: &str, value: String, age: Duration) -> Evidence {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn secs(seconds: f64) -> Duration {
-        Duration::from_secs_f64(seconds)
-    }
-
-    fn mbps(rate: f64) -> Option<Rate> {
-        Some(Rate::from_mbps(rate))
-    }
-
-    fn estimate(rate: f64, hours: f64) -> Estimate {
-        Estimate { rate: Rate::from_mbps(rate), age: secs(hours * 3600.0) }
-    }
-
-    /// Counters of a connection of 50 MB: this many packets of 100,000 out of order, and the round trips, ms.
-    fn tcp(out_of_order: u64, shortest: u64, usual: u64) -> Option<TcpFacts> {
-        let (shortest, usual) = (Duration::from_millis(shortest), Duration::from_millis(usual));
-        Some(TcpFacts { packets: 100_000, out_of_order, shortest, usual, window: 6_000_000 })
-    }
-
-    /// 50 MB by the direct path at 10 Mbit/s, in 40 s, of which nothing else is known.
-    fn plain() -> Facts {
-        let direct = PathFacts {
-            name: "direct".into(),
-            bytes: 50_000_000,
-            rest: mbps(10.0),
-            first_byte: Some(secs(0.1)),
-            ..PathFacts::default()
-        };
-        Facts {
-            took: secs(40.2),
-            set_up: secs(0.2),
-            fetched: 50_000_000,
-            paths: vec![direct],
-            rest: mbps(10.0),
-            ..Facts::default()
-        }
-    }
-
-    /// The same, after a relayed path was sampled beside the direct one.
-    fn beside(facts: &mut Facts, direct: f64, relayed: f64) {
-        facts.paths[0].sampled = mbps(direct);
-        facts.paths.push(PathFacts {
-            name: "fra".into(),
-            is_relayed: true,
-            bytes: 1_000_000,
-            sampled: mbps(relayed),
-            ..PathFacts::default()
-        });
-    }
-
-    /// The same by a relayed path alone, whose legs are known.
-    fn relayed(facts: &mut Facts) {
-        facts.paths[0].name = "fra".into();
-        facts.paths[0].is_relayed = true;
-        facts.paths[0].tcp = tcp(0, 50, 52);
-        facts.paths[0].legs = Some(estimate(80.0, 0.1));
-    }
-
-    /// An interface that received this many bytes for each one of the transfer, and its capacity.
-    fn interface(facts: &mut Facts, bytes: f64, capacity: Option<(f64, bool)>) {
-        facts.interface = Some(InterfaceFacts {
-            name: "eth0".into(),
-            received: (facts.fetched as f64 * bytes) as u64,
-            own: facts.fetched,
-            during: secs(40.0),
-            capacity: capacity
-                .map(|(rate, is_measured)| Capacity { estimate: estimate(rate, 5.0), is_measured }),
-        });
-    }
-
-    type Change = fn(&mut Facts);
-
-    /// What happens, the facts, the bound; and facts that differ a little, with theirs.
-    type Scene = (&'static str, Change, Bound, Change, Bound);
-
-    const SCENES: &[Scene] = &[
-        (
-            "the file was there",
-            |f| f.fetched = 0,
-            Bound::Small,
-            |f| f.fetched = 50_000_000,
-            Bound::Unknown,
-        ),
-        (
-            "a server that asks to wait",
-            |f| f.server_wait = secs(17.0),
-            Bound::Server,
-            |f| f.server_wait = secs(15.0),
-            Bound::Unknown,
-        ),
-        (
-            "a server that asks to wait, before the disk does",
-            |f| (f.server_wait, f.disk_wait) = (secs(20.0), secs(17.0)),
-            Bound::Server,
-            |f| (f.server_wait, f.disk_wait) = (secs(17.0), secs(20.0)),
-            Bound::Disk,
-        ),
-        (
-            "a slow disk",
-            |f| f.disk_wait = secs(38.0),
-            Bound::Disk,
-            |f| f.disk_wait = secs(6.0),
-            Bound::Unknown,
-        ),
-        (
-            "a slow disk, and a queue that its back-pressure leaves in the network",
-            |f| {
-                f.disk_wait = secs(30.0);
-                f.paths[0].tcp = tcp(300, 20, 90);
-            },
-            Bound::Disk,
-            |f| {
-                f.disk_wait = secs(10.0);
-                f.paths[0].tcp = tcp(300, 20, 90);
-            },
-            Bound::Path,
-        ),
-        (
-            "an own limit that is waited for",
-            |f| f.limit_wait = secs(30.0),
-            Bound::Limit,
-            |f| f.limit_wait = secs(12.0),
-            Bound::Unknown,
-        ),
-        (
-            "an own limit near the path's rate",
-            |f| f.limit = mbps(10.5),
-            Bound::Limit,
-            |f| f.limit = mbps(12.0),
-            Bound::Unknown,
-        ),
-        (
-            "a busy processor",
-            |f| f.cpu = Some(secs(39.0)),
-            Bound::Cpu,
-            |f| f.cpu = Some(secs(33.0)),
-            Bound::Unknown,
-        ),
-        (
-            "a long set-up",
-            |f| f.set_up = secs(25.0),
-            Bound::Small,
-            |f| f.set_up = secs(15.0),
-            Bound::Unknown,
-        ),
-        (
-            "slow start on a long path",
-            |f| (f.took, f.paths[0].tcp) = (secs(3.5), tcp(0, 300, 310)),
-            Bound::Small,
-            |f| (f.took, f.paths[0].tcp) = (secs(4.5), tcp(0, 300, 310)),
-            Bound::Source,
-        ),
-        (
-            "a small file without a known round trip",
-            |f| (f.fetched, f.paths[0].first_byte) = (300_000, None),
-            Bound::Small,
-            |f| (f.fetched, f.paths[0].first_byte) = (400_000, None),
-            Bound::Unknown,
-        ),
-        (
-            "a rival on the access link",
-            |f| interface(f, 2.5, Some((26.0, true))),
-            Bound::Rival,
-            |f| interface(f, 2.5, Some((40.0, true))),
-            Bound::Unknown,
-        ),
-        (
-            "a rival on an access link of unknown capacity, with a queue",
-            |f| {
-                interface(f, 2.5, None);
-                f.paths[0].tcp = tcp(10, 20, 80);
-            },
-            Bound::Rival,
-            |f| {
-                interface(f, 1.3, None);
-                f.paths[0].tcp = tcp(10, 20, 80);
-            },
-            Bound::Path,
-        ),
-        (
-            "a full access link",
-            |f| interface(f, 1.05, Some((11.0, true))),
-            Bound::Access,
-            |f| interface(f, 1.05, Some((13.0, true))),
-            Bound::Unknown,
-        ),
-        (
-            "a full access link whose queue drops packets",
-            |f| {
-                interface(f, 1.07, Some((11.0, true)));
-                f.paths[0].tcp = tcp(300, 20, 90);
-            },
-            Bound::Access,
-            |f| {
-                interface(f, 1.07, Some((20.0, true)));
-                f.paths[0].tcp = tcp(300, 20, 90);
-            },
-            Bound::Path,
-        ),
-        (
-            "an access link as fast as was ever seen, with a queue",
-            |f| {
-                interface(f, 1.05, Some((11.0, false)));
-                f.paths[0].tcp = tcp(50, 20, 90);
-            },
-            Bound::Access,
-            |f| {
-                interface(f, 1.05, Some((11.0, false)));
-                f.paths[0].tcp = tcp(0, 20, 21);
-            },
-            Bound::Source,
-        ),
-        (
-            "an access link that carries more than was ever seen",
-            |f| {
-                interface(f, 1.05, Some((10.0, false)));
-                f.paths[0].tcp = tcp(50, 20, 90);
-            },
-            Bound::Access,
-            |f| {
-                interface(f, 1.05, Some((8.0, false)));
-                f.paths[0].tcp = tcp(50, 20, 90);
-            },
-            Bound::Path,
-        ),
-        (
-            "an access link whose capacity was measured long ago",
-            |f| interface(f, 1.05, Some((11.0, true))),
-            Bound::Access,
-            |f| {
-                interface(f, 1.05, Some((11.0, true)));
-                let old = f.interface.as_mut().and_then(|i| i.capacity.as_mut());
-                old.unwrap().estimate.age = secs(8.0 * 86_400.0);
-            },
-            Bound::Unknown,
-        ),
-        (
-            "a relay that announces its quota",
-            |f| {
-                relayed(f);
-                f.paths[0].notice = Some("its quota of bytes is used up".into());
-            },
-            Bound::Relay,
-            |f| {
-                relayed(f);
-                f.paths[0].legs = None;
-            },
-            Bound::Path,
-        ),
-        (
-            "a faster relay that stopped for its limit",
-            |f| {
-                beside(f, 10.0, 40.0);
-                f.paths[1].notice = Some("its quota of bytes is used up".into());
-            },
-            Bound::Relay,
-            |f| {
-                beside(f, 10.0, 1.0);
-                f.paths[1].notice = Some("its quota of bytes is used up".into());
-            },
-            Bound::Unknown,
-        ),
-        (
-            "a relay's quota of rate",
-            |f| {
-                relayed(f);
-                (f.paths[0].legs, f.paths[0].quota) = (None, mbps(10.0));
-            },
-            Bound::Relay,
-            |f| {
-                relayed(f);
-                (f.paths[0].legs, f.paths[0].quota) = (None, mbps(20.0));
-            },
-            Bound::Path,
-        ),
-        (
-            "a relay that forwards more slowly than its legs carry",
-            relayed,
-            Bound::Relay,
-            |f| {
-                relayed(f);
-                f.paths[0].legs = Some(estimate(80.0, 2.0));
-            },
-            Bound::Path,
-        ),
-        (
-            "a relayed path with a lossy leg",
-            |f| {
-                relayed(f);
-                f.paths[0].tcp = tcp(500, 50, 52);
-            },
-            Bound::Path,
-            relayed,
-            Bound::Relay,
-        ),
-        (
-            "a small receive window on a long path",
-            |f| {
-                f.paths[0].tcp = tcp(0, 200, 205);
-                f.paths[0].tcp.as_mut().unwrap().window = 260_000;
-            },
-            Bound::Window,
-            |f| {
-                f.paths[0].tcp = tcp(0, 200, 205);
-                f.paths[0].tcp.as_mut().unwrap().window = 400_000;
-            },
-            Bound::Source,
-        ),
-        (
-            "paths with bottlenecks of their own",
-            |f| beside(f, 9.0, 8.0),
-            Bound::Path,
-            |f| beside(f, 6.0, 5.7),
-            Bound::Unknown,
-        ),
-        (
-            "a source's access that several paths share",
-            |f| {
-                beside(f, 5.0, 4.5);
-                f.fastest = Some(estimate(95.0, 20.0));
-            },
-            Bound::Source,
-            |f| {
-                beside(f, 5.0, 4.5);
-                f.fastest = Some(estimate(10.5, 20.0));
-            },
-            Bound::Access,
-        ),
-        (
-            "a source's access that several paths share, although its queue drops packets",
-            |f| {
-                beside(f, 5.0, 4.5);
-                f.fastest = Some(estimate(95.0, 20.0));
-                f.paths[0].tcp = tcp(300, 20, 90);
-            },
-            Bound::Source,
-            |f| {
-                beside(f, 9.0, 0.5);
-                f.fastest = Some(estimate(95.0, 20.0));
-                f.paths[0].tcp = tcp(300, 20, 90);
-            },
-            Bound::Path,
-        ),
-        (
-            "a lossy path",
-            |f| f.paths[0].tcp = tcp(200, 50, 55),
-            Bound::Path,
-            |f| f.paths[0].tcp = tcp(60, 50, 55),
-            Bound::Unknown,
-        ),
-        (
-            "a path with a long queue",
-            |f| f.paths[0].tcp = tcp(5, 20, 60),
-            Bound::Path,
-            |f| f.paths[0].tcp = tcp(5, 20, 35),
-            Bound::Unknown,
-        ),
-        (
-            "a server that sends no faster",
-            |f| f.paths[0].tcp = tcp(0, 50, 51),
-            Bound::Source,
-            |f| {
-                f.paths[0].tcp = tcp(0, 50, 51);
-                f.paths[0].tcp.as_mut().unwrap().packets = 600;
-            },
-            Bound::Unknown,
-        ),
-    ];
-
-    #[test]
-    fn each_scene_has_its_bound_and_a_near_miss_another() {
-        assert!(SCENES.len() >= 20);
-        for (what, change, bound, miss, other) in SCENES {
-            for (change, bound, which) in [(change, bound, "scene"), (miss, other, "near miss")] {
-                let mut facts = plain();
-                change(&mut facts);
-                let found = verdict(&facts);
-                assert_eq!(found.bound, *bound, "{what} ({which}): {found:#?}\n{facts:#?}");
-            }
-            let mut facts = plain();
-            miss(&mut facts);
-            assert!(bound != other, "{what}: the near miss is none");
-        }
-    }
-
-    #[test]
-    fn texts_are_one_sentence_and_evidence_has_values() {
-        let changes = SCENES.iter().flat_map(|(_, change, _, miss, _)| [change, miss]);
-        for change in changes {
-            let mut facts = plain();
-            change(&mut facts);
-            let Verdict { text, evidence, .. } = verdict(&facts);
-            assert!(text.ends_with('.') && text.starts_with(char::is_uppercase), "{text}");
-            assert!(!text.contains(". ") && text.len() < 160, "{text}");
-            assert!(
-                evidence.iter().all(|e| !e.what.is_empty() && !e.value.is_empty()),
-                "{evidence:?}"
-            );
-            assert!(facts.fetched == 0 || !evidence.is_empty(), "{text}");
-        }
-    }
-
-    #[test]
-    fn estimates_from_before_have_an_age() {
-        let mut facts = plain();
-        facts.paths[0].tcp = tcp(0, 50, 51);
-        facts.paths[0].known = Some(estimate(40.0, 1.0));
-        let found = verdict(&facts);
-        let old = found.evidence.iter().find(|e| e.what == "direct, before").unwrap();
-        assert_eq!((old.value.as_str(), old.age_seconds), ("40 Mbit/s", Some(3600)));
-    }
-
-    #[test]
-    fn no_facts_at_all_are_no_panic() {
-        assert_eq!(verdict(&Facts::default()).bound, Bound::Small);
-        let facts = Facts { fetched: 9, ..Facts::default() };
-        assert_eq!(verdict(&facts).bound, Bound::Small);
-        let facts = Facts { fetched: u64::MAX, took: Duration::MAX, ..Facts::default() };
-        assert_eq!(verdict(&facts).bound, Bound::Unknown);
-    }
-}
+mod tests;

@@ -65,7 +65,7 @@ pub use egress::{EgressPolicy, SMTP};
 pub use handshake::{Handshake, read_request};
 pub use ipnet::IpNet;
 
-pub use mesh::{AllowedAddress, Gate, MeshRelay};
+pub use mesh::{AllowedAddress, Gate, MeshRelay, ReachService, ReverseError};
 pub use metrics::RelayMetrics;
 pub use own_addresses::OwnAddresses;
 pub use quota::today;

@@ -1,6 +1,9 @@
 //! Refusals: the reasons why a client gets no connection, and the SOCKS5 replies that report them.
 
-use super::{denial::Denial, handshake::NOWHERE, quota::OverQuota, resolver::TooManyNames};
+use super::{
+    denial::Denial, handshake::NOWHERE, mesh::ReverseError, quota::OverQuota,
+    resolver::TooManyNames,
+};
 use std::{io, time::Duration};
 use thalweg_net::{Cause, socks5::ReadError};
 use thalweg_wire::{
@@ -43,6 +46,12 @@ pub enum Refusal {
     /// The client has used up its quota.
     #[error("over quota: {0}")]
     Quota(#[from] OverQuota),
+    /// The member that the client asks for has used up its own quota.
+    #[error("the member that the client asks for is over its quota: {0}")]
+    MemberQuota(#[source] OverQuota),
+    /// The member that the client asks for gave no connection.
+    #[error(transparent)]
+    Reverse(#[from] ReverseError),
     /// The relay serves as many connections as it may.
     #[error("this relay has reached its limit of connections")]
     Full,
@@ -89,7 +98,8 @@ impl Refusal {
                 Reply::GeneralFailure
             }
             Self::NotSocks(_) => return None,
-            Self::Denied(_) | Self::Quota(_) => Reply::NotAllowed,
+            Self::Denied(_) | Self::Quota(_) | Self::MemberQuota(_) => Reply::NotAllowed,
+            Self::Reverse(why) => reply_without_member(*why),
             Self::Full | Self::Names(_) => Reply::GeneralFailure,
             Self::NoLeg(cause) => reply_to(cause),
         })
@@ -105,7 +115,8 @@ impl Refusal {
             Self::NoMethod => "no_method",
             Self::Terms(_) => "terms",
             Self::Denied(denial) => denial.reason(),
-            Self::Quota(over) => over.reason(),
+            Self::Quota(over) | Self::MemberQuota(over) => over.reason(),
+            Self::Reverse(why) => why.reason(),
             Self::Full => "full",
             Self::Crowded => "crowded",
             Self::Names(_) => "names",
@@ -127,6 +138,17 @@ impl Refusal {
             // Best effort: the client may be gone.
             _ = timeout(REFUSAL_TIMEOUT, deliver(client, &reply)).await;
         }
+    }
+}
+
+/// The reply code for a member that gave no connection.
+fn reply_without_member(why: ReverseError) -> Reply {
+    match why {
+        ReverseError::Unnamed => Reply::NotAllowed,
+        ReverseError::NotStanding => Reply::HostUnreachable,
+        ReverseError::Declined | ReverseError::Broken => Reply::ConnectionRefused,
+        ReverseError::Late(_) => Reply::TtlExpired,
+        ReverseError::Full | ReverseError::Random => Reply::GeneralFailure,
     }
 }
 

@@ -131,12 +131,12 @@ impl Streams {
         for stream in self.status() {
             for leg in stream.legs.iter().filter(|leg| leg.taker == ChildKind::Member) {
                 if let (Some(name), Ok(child)) = (&stream.name, leg.to.parse::<Name>()) {
-                    let sample = sample(name, &stream, leg, self.0.settings.adapt);
+                    let sample = sample(name, &stream, leg, self.0.settings.get().adapt);
                     samples.entry(child).or_default().push(sample);
                 }
             }
         }
-        let settings = &self.0.settings;
+        let settings = self.0.settings.get();
         let mut state = self.0.adaptation.state.lock();
         state.levels.retain(|child, _| samples.contains_key(child));
         let (mut local, mut needed_measurements) = (BTreeMap::new(), NeededMeasurements::new());

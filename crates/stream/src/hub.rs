@@ -28,7 +28,10 @@ use std::{
     },
     time::Duration,
 };
-use thalweg_base::log::{Event, Log};
+use thalweg_base::{
+    live_settings::LiveSettings,
+    log::{Event, Log},
+};
 use thalweg_mesh::{MeshPeer, member_dialer::MemberDialer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_wire::{
@@ -58,7 +61,7 @@ pub struct Streams(pub(crate) Arc<Inner>);
 /// The state that all clones share.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub settings: Settings,
+    pub settings: LiveSettings<Settings>,
     pub dialer: MemberDialer,
     pub clock: Clock,
     pub streams: StreamTable,
@@ -121,12 +124,18 @@ impl Caller {
 }
 
 impl Streams {
+    /// Applies these settings to publishers, legs and subscribers that come from now on. The bounds of the table, the
+    /// memory of streams and the transcoders stay as they are.
+    pub fn set_settings(&self, settings: Settings) {
+        self.0.settings.set(settings);
+    }
+
     /// Creates the streams of the node that owns this dialler.
     pub fn new(settings: Settings, dialer: MemberDialer, log: Log) -> Self {
         let (clock, link, slots) = (Clock::start(), OracleLink::default(), Slots::new(&settings));
         Self(Arc::new(Inner {
             streams: StreamTable::new(&settings, clock, &slots, &link.news),
-            settings,
+            settings: LiveSettings::new(settings),
             dialer,
             clock,
             plan: watch::channel(Arc::default()).0,
@@ -227,7 +236,7 @@ impl Streams {
             Caller::Member(peer) => Child::Member(peer.member().name.clone()),
         };
         let child_name = to.to_string();
-        let settings = &self.0.settings;
+        let settings = self.0.settings.get();
         let context = LegContext {
             stream: Arc::clone(&stream),
             request,
@@ -286,7 +295,7 @@ impl Streams {
             Caller::Local => true,
             Caller::Member(_) => {
                 let names_us = request.from.as_ref().is_none_or(|from| from == self.me());
-                self.0.settings.relay && names_us && !is_known()
+                self.0.settings.get().relay && names_us && !is_known()
             }
         };
         is_wanted.then(|| self.request_plan(number, request))
@@ -317,7 +326,7 @@ impl Streams {
                 return Err(Refusal::Upstream("you are its parent for this stream".to_owned()));
             }
             let is_ours = stream.about().origin == *self.me();
-            if !is_ours && !self.0.settings.relay {
+            if !is_ours && !self.0.settings.get().relay {
                 return Err(Refusal::NoRelay);
             }
             if !stream.allows(peer.member()) {
@@ -366,7 +375,7 @@ impl Streams {
         caller: &Caller,
         number: u32,
     ) -> Result<Arc<Stream>, Refusal> {
-        if matches!(caller, Caller::Member(_)) && !self.0.settings.relay {
+        if matches!(caller, Caller::Member(_)) && !self.0.settings.get().relay {
             // Do not reveal whether another node has such a stream.
             return Err(Refusal::Unknown(request.stream.clone()));
         }
@@ -465,7 +474,7 @@ impl Streams {
             tokio::select! {
                 // The node stops.
                 why = stream.ended() => why,
-                () = caller.wait_until_denied(|member| self.0.settings.may_publish(member)) => Ending::Revoked,
+                () = caller.wait_until_denied(|member| self.0.settings.get().may_publish(member)) => Ending::Revoked,
                 () = connection.displaced.cancelled() => displaced_ending(),
                 Some(other) = &mut holder, if is_undecided => Ending::Failed(taken(other).to_string()),
             }
@@ -492,7 +501,7 @@ impl Streams {
     /// Receives the publisher's frames, with the renditions that this node's commands make of them.
     async fn receive(&self, connection: &Connection, reader: &mut LegReader) -> io::Result<Ending> {
         let Inner { settings, clock, log, .. } = &*self.0;
-        let stream = &connection.stream;
+        let (settings, stream) = (settings.get(), &connection.stream);
         let commands = settings.rendition_commands(&stream.name);
         if commands.is_empty() {
             let take = |frame| {
@@ -537,7 +546,8 @@ impl Streams {
         let (hub, connection) = (Arc::clone(&self.0), Arc::clone(connection));
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn(async move {
-                sleep(hub.settings.grace).await;
+                let grace = hub.settings.get().grace;
+                sleep(grace).await;
                 hub.streams.expire(&connection);
             })),
             // There is no runtime when the process ends.
@@ -549,11 +559,12 @@ impl Streams {
     fn begin(&self, request: PublishRequest, caller: &Caller) -> Result<Connection, Refusal> {
         request.check()?;
         if let Caller::Member(peer) = caller
-            && !self.0.settings.may_publish(peer.member())
+            && !self.0.settings.get().may_publish(peer.member())
         {
             return Err(Refusal::Publish);
         }
-        let allow = self.0.settings.subscribe.iter().take(MAX_ALLOW).map(ToString::to_string);
+        let settings = self.0.settings.get();
+        let allow = settings.subscribe.iter().take(MAX_ALLOW).map(ToString::to_string);
         let about = Accepted {
             run: random_run(),
             start: 0,

@@ -277,7 +277,7 @@ impl Streams {
     /// Makes the next report, and returns its number.
     fn make_report(&self) -> (u64, Report) {
         let (status, streams) = (self.status(), self.all());
-        let settings = &self.0.settings;
+        let settings = self.0.settings.get();
         let mut state = self.0.link.lock();
         state.number += 1;
         state.samples.add(Instant::now(), &status);
@@ -296,7 +296,7 @@ impl Streams {
             parents: streams.iter().filter_map(reported_parent).collect(),
             legs: state.samples.reports(measured, unreachable),
             lost,
-            ..settings_report(settings)
+            ..settings_report(&settings)
         };
         let is_cut = shrink_to_bounds(&mut report);
         if is_cut && !state.is_cut {
@@ -362,7 +362,7 @@ impl Streams {
         if state.plan.as_ref().is_some_and(|(old, _)| old.version >= plan.version) {
             return false;
         }
-        let keeps_levels = self.0.settings.adapt == Adapt::Levels;
+        let keeps_levels = self.0.settings.get().adapt == Adapt::Levels;
         let effective = effective_plan(&plan, keeps_levels);
         state.plan = Some((plan, Instant::now()));
         drop(state);

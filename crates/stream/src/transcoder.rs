@@ -35,7 +35,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs the transcoders of the settings whenever their streams are published here, until the future is dropped.
 pub async fn run_transcoders(streams: Streams) {
-    let all = streams.0.settings.transcoders.iter().cloned();
+    let settings = streams.0.settings.get();
+    let all = settings.transcoders.iter().cloned();
     let all = all.filter_map(|Transcoder { source, name, command }| {
         Some(TranscoderRunner { streams: streams.clone(), source, name: name?, command }.run())
     });

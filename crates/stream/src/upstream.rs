@@ -341,7 +341,7 @@ impl LegOpener {
         route: &ParentRoute,
     ) -> Result<Channel<thalweg_net::Stream>, thalweg_mesh::member_dialer::DialMemberError> {
         let ParentRoute { node, via } = route;
-        if self.hub.0.settings.ride
+        if self.hub.0.settings.get().ride
             && let Ok(riding) = self.hub.0.dialer.clone().riding()
         {
             match riding.channel(node, via, Protocol::Stream).await {

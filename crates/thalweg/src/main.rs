@@ -58,6 +58,8 @@ enum Command {
     Carrier(commands::carrier::Args),
     /// Relay TCP connections for others (SOCKS5), without a mesh
     Relay(commands::relay::Args),
+    /// Found or join a mesh and run this host's node, in one command
+    Up(commands::up::Args),
     /// Create or join a mesh; list, invite and revoke its members
     Mesh(commands::mesh::Args),
     /// Run the daemon, which relays, measures and serves files
@@ -68,6 +70,8 @@ enum Command {
     Config(commands::config::Args),
     /// Show the state of this host and its mesh
     Status(commands::status::Args),
+    /// Find what is wrong with this host, and how to repair it
+    Doctor(commands::doctor::Args),
     /// Print a link that opens the node's page in a browser
     Page(commands::page::Args),
     /// Show what is known of paths and which relays would be used
@@ -116,8 +120,8 @@ const HARNESS: [&str; 5] = ["lab", "experiment", "sim", "load", "demo"];
 const GROUPS: [(&str, &[&str]); 4] = [
     ("Move data", &["get", "gather", "send", "cast", "stream", "submit", "receipt", "drop-box"]),
     ("Use paths", &["proxy", "run", "interfaces", "carrier", "relay"]),
-    ("The mesh", &["mesh", "node", "config"]),
-    ("Look", &["status", "page", "jobs", "paths", "measure", "history"]),
+    ("The mesh", &["up", "mesh", "node", "config"]),
+    ("Look", &["status", "doctor", "page", "jobs", "paths", "measure", "history"]),
 ];
 
 /// Replaces this process by `thalweg-bench`; returns if there is none beside this program.
@@ -185,17 +189,19 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Interfaces(args) => commands::interfaces::run(args),
         Command::Carrier(args) => commands::carrier::run(args),
         Command::Relay(args) => commands::relay::run(args),
+        Command::Up(args) => commands::up::run(args),
         Command::Mesh(args) => commands::mesh::run(args),
         Command::Jobs(args) => commands::jobs::run(args),
         Command::Node(args) => commands::node::run(args),
         Command::Config(args) => commands::config::run(args),
         Command::Status(args) => commands::status::run(args),
+        Command::Doctor(args) => commands::doctor::run(args),
         Command::Page(args) => commands::page::run(args),
         Command::Paths(args) => commands::paths::run(args),
         Command::Measure(args) => commands::measure::run(args),
         Command::History(args) => commands::history::run(args),
         Command::Completions(args) => commands::completions::print_completions(&args, grouped()),
-        Command::Man(args) => commands::completions::write_man_pages(&args, grouped()),
+        Command::Man(args) => commands::completions::write_man_pages(&args, grouped(), &GROUPS),
         Command::Init(args) => commands::init::run(args),
         Command::Token(args) => commands::token::run(args),
         Command::Join(args) => commands::join::run(args),

@@ -38,17 +38,23 @@ const COMMANDS: &[&[&str]] = &[
     &["carrier", "status"],
     &["carrier", "address"],
     &["relay"],
+    &["up"],
     &["mesh"],
     &["mesh", "init"],
     &["mesh", "token"],
     &["mesh", "join"],
     &["mesh", "members"],
+    &["mesh", "address"],
     &["mesh", "revoke"],
     &["mesh", "rekey"],
+    &["mesh", "backup"],
+    &["mesh", "restore"],
     &["node"],
     &["config"],
     &["config", "check"],
+    &["config", "reload"],
     &["status"],
+    &["doctor"],
     &["page"],
     &["paths"],
     &["measure"],
@@ -118,6 +124,8 @@ const MISTAKES: &[&str] = &[
     "node --listen nowhere",
     "node --config /nonexistent/thalweg.toml",
     "mesh revoke",
+    "up hello",
+    "up --service --state x",
     "mesh revoke lap --wait soon",
     "config",
     "config check --config /nonexistent/thalweg.toml",
@@ -178,6 +186,18 @@ fn without_a_settings_file_the_defaults_apply() {
                       apply\n"
     );
     assert!(output.status.success());
+}
+
+/// The committed pages of the commands are those of this program.
+#[test]
+fn the_pages_of_the_commands_are_up_to_date() {
+    let pages = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/commands");
+    let output = thalweg(["man", "--markdown", "--check", pages]);
+    assert!(output.status.success(), "scripts/book --write: {}", text(&output.stderr));
+    let dir = tempfile::tempdir().expect("a directory");
+    let output = thalweg(["man", "--markdown", "--check", &dir.path().display().to_string()]);
+    assert_eq!(output.status.code(), Some(1), "missing pages are found");
+    assert!(text(&output.stderr).contains("get.md"), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub mod bond;
 pub mod cast;
 pub mod content_disposition;
 pub mod content_range;
+pub mod doctor;
 pub mod file_name;
 pub mod manifest;
 pub mod mesh;

@@ -72,6 +72,7 @@ pub enum CastEvent {
     Accepted {},
     Unreached {},
     Note {},
+    Verdict {},
 }
 
 /// A receiver in the plan.
@@ -164,6 +165,7 @@ pub fn read(line: &str) -> anyhow::Result<CastEvent> {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+    use thalweg_base::verdict::{Bound, Verdict};
     use thalweg_cast::source::{
         Event, Outcome, ParentBytes, PlannedReceiver as Place, ReceiverProgress, ReceiverState,
         RelayProgress, Totals,
@@ -255,6 +257,11 @@ mod tests {
             Event::Note { text: String::new() },
             Event::SpecialBits { count: 1 },
             Event::OwnersIgnored { receiver: name("b"), count: 1 },
+            Event::Verdict(Verdict {
+                bound: Bound::Receiver,
+                text: String::new(),
+                evidence: Vec::new(),
+            }),
             Event::Ended(Totals { outcome: Outcome::Complete, ..Totals::default() }),
         ];
         for event in &all {
@@ -264,6 +271,7 @@ mod tests {
                 Event::Refused { .. } | Event::ParentLeft { .. } | Event::Progress { .. } => {}
                 Event::Received { .. } | Event::Broken { .. } | Event::Note { .. } => {}
                 Event::SpecialBits { .. } | Event::OwnersIgnored { .. } => {}
+                Event::Verdict(_) => {}
                 Event::LinksRefused { .. }
                 | Event::FileFailed { .. }
                 | Event::MoreFailed { .. } => {}

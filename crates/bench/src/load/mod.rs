@@ -1,16 +1,11 @@
-//! `thalweg-bench load`: load generators and their measurements, for the experiments `badabing`, `bistro-deadline`,
-//! `bond-cost`, `bond-failover`, `bond-mptcp`, `bond-policy`, `bond-transfers`, `carrier-cost`, `cast-chain`,
-//! `cast-isolation`, `cast-peers`, `cast-reconfigure`, `cast-scale`, `codec-cost`, `dbas-figures`, `gather-adaptive`,
-//! `gather-figures`, `gather-peers`, `get-faults`, `jobs`, `members-hostile`, `mgrp-completion`, `mgrp-overhead`,
-//! `mgrp-source`, `oracle-scale`, `oracle-takeover`, `pacing`, `probe-accuracy`, `relay-cost`, `relay-faults`,
-//! `revocation`, `roma-figures`, `servers`, `stream-fanout`, `stream-peers`, `stream-reroute`, `stream-table3`,
-//! `stream-upswitch`, `stream-video`, `strangers`, `trees` and `unseen`.
+//! `thalweg-bench load`: load generators and their measurements, for the plans of `experiments/`.
 //!
 //! One client program drives every relay, ours and the peers', with the same sockets and buffers:
 //!
 //! - [`server`]: sends, receives, or answers, as the first byte of a connection demands;
 //! - [`bulk`], [`connect`], [`idle`], [`latency`]: a client each, which prints one JSON object: `{"metrics": {"NAME":
 //!   {"unit", "value"}}}`;
+//! - [`background`]: a normal download beside one that yields to it;
 //! - [`bistro`]: drop boxes before their deadline, and their collection;
 //! - [`mod@bond`]: one stream over several interfaces, and the alternatives that it is compared with;
 //! - [`carrier`]: the cost of packets through the carrier;
@@ -18,6 +13,7 @@
 //! - [`codec`]: blocks coded on one core, compared with the code's crate alone;
 //! - [`crowd`]: casts among many nodes on this machine;
 //! - [`cut`]: downloads through a whole mesh, until a revocation ends them;
+//! - [`doctor`]: hosts with one fault each, and what `thalweg doctor` says of them;
 //! - [`gather`]: a collection from seven sources, compared with its lower bound;
 //! - [`get_faults`]: downloads that are killed, refused and disturbed;
 //! - [`hostile`]: attacks on a node, by a member without rights and by strangers;
@@ -30,16 +26,21 @@
 //! - [`stream`]: live media beside other traffic, and a decoder that knows which frames depend on which;
 //! - [`cast_events`]: the events of `thalweg cast --json`;
 //! - [`strangers`]: connections of strangers to the port of a mesh of its own;
+//! - [`browser`]: headless Chromium; [`console`]: the page beside a large mesh, and what it costs;
 //! - [`page`]: a mesh with transfers under way, to look at its page;
 //! - [`takeover`]: oracles on one database, of which the elected one is killed;
 //! - [`mod@trees`]: trees of files, copied by the product and by rsync;
 //! - [`unseen`]: a transfer in a network of random rates, compared with the network's bound;
+//! - [`mod@upgrade`]: a mesh under load whose nodes are upgraded one after the other;
+//! - [`why`]: transfers with a known bottleneck, and whether their verdict names it;
 //! - [`server_dialer`]: how the client connects to the server;
 //! - [`listeners`]: CPU time and memory of the relay's processes;
 //! - [`mod@process`]: CPU time and memory of one process; [`veth`]: another network namespace.
 
+mod background;
 mod bistro;
 mod bond;
+mod browser;
 mod bulk;
 mod carrier;
 mod carrier_hosts;
@@ -47,8 +48,10 @@ mod cast;
 mod cast_events;
 mod codec;
 mod connect;
+mod console;
 mod crowd;
 mod cut;
+mod doctor;
 mod gather;
 mod get_faults;
 mod hostile;
@@ -74,7 +77,9 @@ mod takeover;
 mod tls;
 mod trees;
 mod unseen;
+mod upgrade;
 mod veth;
+mod why;
 
 use anyhow::Context as _;
 use clap::Subcommand;
@@ -106,14 +111,20 @@ enum LoadCommand {
     Soak(soak::Args),
     /// Download under faults and check that the file never has a wrong byte
     GetFaults(get_faults::Args),
+    /// Give hosts one fault each, and compare it with what `thalweg doctor` finds
+    Doctor(doctor::Args),
     /// Queue many downloads in a node, kill it again and again, and count what is lost or done twice
     Jobs(jobs::Args),
+    /// Open the page of a node that replays a large mesh, and measure what the page costs
+    ConsoleScale(console::Args),
     /// Run a mesh on loopback with transfers under way, and print the link to its page
     Page(page::Args),
     /// Serve as misbehaving servers do, and download from them with several tools
     Servers(Box<servers::Args>),
     /// Copy trees of files of every kind, and count what differs from the original
     Trees(Box<trees::Args>),
+    /// Upgrade and downgrade the nodes of a mesh under load, and count the transfers that fail
+    Upgrade(upgrade::Args),
     /// Collect in the lab's network and compare with the optimum
     Gather(gather::Args),
     /// Transfer in a lab whose pairs of hosts have rates of their own, and compare with the network's bound
@@ -128,6 +139,8 @@ enum LoadCommand {
     Codec(codec::Args),
     /// Cast among hundreds of nodes on this machine, or through one node on its own core
     Crowd(crowd::Args),
+    /// Download beside `thalweg get --background`, and measure how much it leaves
+    Background(background::Args),
     /// Submit to drop boxes just before a deadline
     Bistro(bistro::Args),
     /// Send one stream over several interfaces and compare with their sum
@@ -150,6 +163,8 @@ enum LoadCommand {
     Hostile(Box<hostile::Args>),
     /// Connect to a mesh without permission and record what its port answers
     Strangers(strangers::Args),
+    /// Transfer with known bottlenecks and compare them with the verdicts
+    Why(why::Args),
 }
 
 /// Runs the command.
@@ -168,6 +183,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Server(args) => server::run(&args).await,
             LoadCommand::Bulk(args) => bulk::run(&args).await,
             LoadCommand::Connect(args) => connect::run(&args).await,
+            LoadCommand::ConsoleScale(args) => console::run(&args).await,
             LoadCommand::Idle(args) => idle::run(&args).await,
             LoadCommand::Latency(args) => latency::run(&args).await,
             LoadCommand::Cut(args) => cut::run(&args).await,
@@ -186,6 +202,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             LoadCommand::Cast(args) => tokio::task::block_in_place(|| cast::run(&args)),
             LoadCommand::Oracle(args) => oracle::run(&args).await,
             LoadCommand::Takeover(args) => takeover::run(&args).await,
+            LoadCommand::Background(args) => tokio::task::block_in_place(|| background::run(&args)),
             LoadCommand::Bistro(args) => bistro::run(&args).await,
             // Other processes do the work.
             LoadCommand::Carrier(args) => tokio::task::block_in_place(|| carrier::run(&args)),
@@ -203,10 +220,14 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
             // Other processes do the work, and threads that send at exact times.
             LoadCommand::Probe(args) => tokio::task::block_in_place(|| probe::run(&args)),
             LoadCommand::Bond(args) => bond::run(&args).await,
+            LoadCommand::Doctor(args) => doctor::run(&args).await,
             LoadCommand::Jobs(args) => jobs::run(&args).await,
             LoadCommand::Page(args) => page::run(&args).await,
             LoadCommand::Hostile(args) => hostile::run(&args).await,
+            LoadCommand::Upgrade(args) => upgrade::run(&args).await,
             LoadCommand::Strangers(args) => strangers::run(&args).await,
+            // Other processes do the work.
+            LoadCommand::Why(args) => tokio::task::block_in_place(|| why::run(&args)),
         }
     })?;
     runtime.shutdown_background();

@@ -6,10 +6,11 @@ use std::{
     io::{self, Cursor, IoSlice},
     os::fd::{AsFd as _, OwnedFd},
     pin::Pin,
+    sync::Arc,
     task::Poll,
     time::Duration,
 };
-use thalweg_base::timeout::within;
+use thalweg_base::{rate_limit::RateLimit, timeout::within};
 use thalweg_fountain::SharedBytes;
 use thalweg_net::{Stream, TcpInfo, channel::Channel, cut_over};
 use thalweg_wire::{
@@ -25,6 +26,7 @@ use tokio::{
         BufReader, split,
     },
     net::TcpStream,
+    time::{Instant, sleep_until},
 };
 
 /// Timeout of each step of the opening: allows five round trips of the slowest path, and a busy disk.
@@ -40,7 +42,17 @@ const BUFFER: usize = 256 * 1024;
 pub struct LegReader(BufReader<Box<dyn AsyncRead + Send + Unpin>>);
 
 /// The sending direction of a channel.
-pub struct LegWriter(Box<dyn AsyncWrite + Send + Unpin>);
+pub struct LegWriter {
+    io: Box<dyn AsyncWrite + Send + Unpin>,
+    limit: Option<LegLimit>,
+}
+
+/// The share of one leg in the limit of all legs.
+struct LegLimit {
+    limit: Arc<RateLimit>,
+    /// When the next bytes may be sent.
+    not_before: Instant,
+}
 
 /// A channel after its opening.
 pub struct Leg {
@@ -53,7 +65,7 @@ pub struct Leg {
 #[derive(Debug)]
 enum Transport {
     /// A TCP connection; the kernel measures the round trip.
-    Socket(OwnedFd),
+    Socket(Arc<OwnedFd>),
     /// A bond, with its round trip when the leg began.
     Bond(Option<Duration>),
 }
@@ -72,7 +84,7 @@ impl Leg {
         let (reader, writer) = split(channel);
         Self {
             reader: LegReader::new(Box::new(reader)),
-            writer: LegWriter(Box::new(writer)),
+            writer: LegWriter::new(Box::new(writer)),
             transport,
         }
     }
@@ -83,7 +95,7 @@ impl Leg {
         let reader = Cursor::new(early).chain(reader);
         Self {
             reader: LegReader::new(Box::new(reader)),
-            writer: LegWriter(Box::new(writer)),
+            writer: LegWriter::new(Box::new(writer)),
             transport,
         }
     }
@@ -94,15 +106,22 @@ impl Leg {
         let reader = Cursor::new(early).chain(reader);
         Self {
             reader: LegReader::new(Box::new(reader)),
-            writer: LegWriter(Box::new(writer)),
+            writer: LegWriter::new(Box::new(writer)),
             transport,
         }
+    }
+
+    /// A function that reads the kernel's counters as long as the leg exists; `None` for a bond.
+    pub fn counters(&self) -> Option<impl Fn() -> io::Result<TcpInfo> + Send + use<>> {
+        let Transport::Socket(socket) = &self.transport else { return None };
+        let socket = Arc::downgrade(socket);
+        Some(move || TcpInfo::of(&*socket.upgrade().ok_or(io::ErrorKind::NotConnected)?))
     }
 
     /// The smallest round trip that the kernel has measured, or that of a bond's best link; `None` if unknown.
     pub fn round_trip(&self) -> Option<Duration> {
         let known = match &self.transport {
-            Transport::Socket(socket) => TcpInfo::of(socket).ok()?.min_rtt,
+            Transport::Socket(socket) => TcpInfo::of(&**socket).ok()?.min_rtt,
             Transport::Bond(known) => (*known)?,
         };
         Some(known).filter(|known| !known.is_zero() && *known < Duration::MAX)
@@ -182,9 +201,33 @@ impl LegReader {
 }
 
 impl LegWriter {
+    fn new(io: Box<dyn AsyncWrite + Send + Unpin>) -> Self {
+        Self { io, limit: None }
+    }
+
+    /// Limits the rate, together with all other legs of this limit.
+    pub fn set_limit(&mut self, limit: Arc<RateLimit>) {
+        self.limit = Some(LegLimit { limit, not_before: Instant::now() });
+    }
+
+    /// Waits until more may be sent. Returns how many bytes at once. Waiting before a write, and not after it, loses no
+    /// count if the future is dropped.
+    async fn wait_for_turn(limit: Option<&LegLimit>) -> usize {
+        let Some(own) = limit else { return usize::MAX };
+        sleep_until(own.not_before).await;
+        own.limit.piece()
+    }
+
+    /// Charges bytes that were sent.
+    fn charge(limit: &mut Option<LegLimit>, n: usize) {
+        if let Some(own) = limit {
+            own.not_before = Instant::now() + own.limit.charge(n as u64);
+        }
+    }
+
     /// Whether several buffers can be written with one system call.
     pub fn takes_several(&self) -> bool {
-        self.0.is_write_vectored()
+        self.io.is_write_vectored()
     }
 
     /// Writes the offered buffers, each from its offset on, as far as the connection takes them at once. Returns the
@@ -198,15 +241,19 @@ impl LegWriter {
         mut offer: impl FnMut() -> Vec<(SharedBytes, usize)>,
         mut took: impl FnMut(usize),
     ) -> io::Result<Option<usize>> {
+        let most = Self::wait_for_turn(self.limit.as_ref()).await;
+        let Self { io, limit } = self;
         let writing = poll_fn(|cx| {
             let pieces = offer();
             if pieces.is_empty() {
                 return Poll::Ready(Ok(None));
             }
             let rests = pieces.iter().map(|(bytes, at)| bytes.get(*at..).unwrap_or_default());
-            let slices: Vec<IoSlice<'_>> = rests.map(IoSlice::new).collect();
-            let written = Pin::new(&mut self.0).poll_write_vectored(cx, &slices);
-            took(if let Poll::Ready(Ok(n)) = &written { *n } else { 0 });
+            let slices: Vec<IoSlice<'_>> = up_to(rests, most).map(IoSlice::new).collect();
+            let written = Pin::new(&mut *io).poll_write_vectored(cx, &slices);
+            let taken = if let Poll::Ready(Ok(n)) = &written { *n } else { 0 };
+            Self::charge(limit, taken);
+            took(taken);
             written.map_ok(Some)
         });
         match within(WRITE_TIMEOUT, "progress in sending", writing).await? {
@@ -220,9 +267,14 @@ impl LegWriter {
     /// # Errors
     /// As [`LegWriter::write_message`].
     pub async fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match within(WRITE_TIMEOUT, "progress in sending", self.0.write(bytes)).await? {
+        let most = Self::wait_for_turn(self.limit.as_ref()).await;
+        let bytes = bytes.get(..most).unwrap_or(bytes);
+        match within(WRITE_TIMEOUT, "progress in sending", self.io.write(bytes)).await? {
             0 => Err(io::ErrorKind::WriteZero.into()),
-            n => Ok(n),
+            n => {
+                Self::charge(&mut self.limit, n);
+                Ok(n)
+            }
         }
     }
 
@@ -231,7 +283,7 @@ impl LegWriter {
     /// # Errors
     /// As [`LegWriter::write_message`].
     pub async fn flush(&mut self) -> io::Result<()> {
-        within(WRITE_TIMEOUT, "progress in sending", self.0.flush()).await
+        within(WRITE_TIMEOUT, "progress in sending", self.io.flush()).await
     }
 
     /// Sends a message.
@@ -258,7 +310,7 @@ impl LegWriter {
     /// Closes the sending direction.
     pub async fn close(&mut self) {
         // If this fails, the other end notices the end of the connection.
-        _ = tokio::time::timeout(Duration::from_secs(1), self.0.shutdown()).await;
+        _ = tokio::time::timeout(Duration::from_secs(1), self.io.shutdown()).await;
     }
 }
 
@@ -277,7 +329,7 @@ pub async fn open(
 ) -> io::Result<Result<Leg, Refusal>> {
     let stream = channel.get_ref();
     let transport = match stream.tcp() {
-        Some(tcp) => Transport::Socket(tcp.as_fd().try_clone_to_owned()?),
+        Some(tcp) => Transport::Socket(Arc::new(tcp.as_fd().try_clone_to_owned()?)),
         None => Transport::Bond(stream.round_trip()),
     };
     let greeting = async {
@@ -312,7 +364,8 @@ pub async fn read_opening(channel: &mut Channel<TcpStream>) -> io::Result<Openin
 /// # Errors
 /// I/O errors of the connection, or a peer that violates the protocol.
 pub async fn accept(mut channel: Channel<TcpStream>, as_open: bool) -> io::Result<Leg> {
-    let transport = Transport::Socket(channel.get_ref().as_fd().try_clone_to_owned()?);
+    let socket = channel.get_ref().as_fd().try_clone_to_owned()?;
+    let transport = Transport::Socket(Arc::new(socket));
     let mut answer = encode(&Answer::Accepted { open: as_open });
     answer.extend(as_open.then_some(GO));
     let agreeing = within(STEP_TIMEOUT, "GO-ACK", async {
@@ -354,16 +407,44 @@ async fn read<T: DeserializeOwned>(
     decode(&body).map_err(invalid)
 }
 
+/// The buffers up to this many bytes in all.
+fn up_to<'a>(
+    buffers: impl Iterator<Item = &'a [u8]>,
+    most: usize,
+) -> impl Iterator<Item = &'a [u8]> {
+    let mut left = most;
+    buffers.map_while(move |buffer| {
+        let part = buffer.get(..left).unwrap_or(buffer);
+        let is_next = left > 0;
+        left -= part.len();
+        is_next.then_some(part)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
+
+    #[tokio::test(start_paused = true)]
+    async fn legs_share_a_limit() {
+        let limit = Arc::new(RateLimit::new(10.try_into().unwrap()));
+        let (ours, mut theirs) = duplex(1 << 20);
+        let mut writer = LegWriter::new(Box::new(ours));
+        writer.set_limit(Arc::clone(&limit));
+        assert_eq!(writer.write_some(&[0; 50_000]).await.unwrap(), 1024, "the smallest piece");
+        let piece = Arc::new(vec![0; 1000]);
+        let offer = || vec![(Arc::clone(&piece), 0), (Arc::clone(&piece), 100)];
+        let taken = writer.write_offered(offer, |_| ()).await.unwrap();
+        assert_eq!(taken, Some(1024), "the second one is cut");
+        theirs.read_exact(&mut [0; 2048]).await.unwrap();
+        assert!(limit.charge(0) > Duration::ZERO, "others wait for these bytes");
+    }
     use tokio::io::duplex;
 
     #[tokio::test]
     async fn pieces_are_offered_again_when_there_is_room() {
         let (ours, mut theirs) = duplex(10);
-        let (mut writer, mut written) = (LegWriter(Box::new(ours)), Vec::new());
+        let (mut writer, mut written) = (LegWriter::new(Box::new(ours)), Vec::new());
         let piece = |text: &str| Arc::new(text.as_bytes().to_vec());
         assert!(writer.takes_several());
         let two = || vec![(piece("--ab"), 2), (piece("cdefghijklm"), 0)];

@@ -18,11 +18,14 @@ use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
-use thalweg_base::log::{Event, Log};
+use thalweg_base::{
+    live_settings::LiveSettings,
+    log::{Event, Log},
+};
 use thalweg_mesh::{Membership, MeshPeer, member_dialer::MemberDialer, service::MemberService};
 use thalweg_net::channel::Channel;
 use thalweg_wire::{
@@ -47,7 +50,9 @@ pub struct CastService(Arc<ServiceState>);
 struct ServiceState {
     me: Name,
     membership: Membership,
-    inboxes: Inboxes,
+    inboxes: LiveSettings<Inboxes>,
+    /// The directory with this node's keys.
+    state: PathBuf,
     max_casts: usize,
     conductor: Conductor,
     relays: RelayService,
@@ -104,7 +109,8 @@ impl CastService {
         Ok(Self(Arc::new(ServiceState {
             me: dialer.me().clone(),
             membership,
-            inboxes,
+            inboxes: LiveSettings::new(inboxes),
+            state: state.to_owned(),
             max_casts: settings.max_casts,
             relays: RelayService::new(settings, dialer.clone()),
             conductor: Conductor { dialer },
@@ -114,6 +120,17 @@ impl CastService {
             end: CancellationToken::new(),
             log,
         })))
+    }
+
+    /// Checks the inboxes of other settings. Casts that are offered once the function that it returns was called use them;
+    /// an incomplete cast whose inbox no longer takes it ends when it is offered again.
+    ///
+    /// # Errors
+    /// [`InboxError`]; nothing is changed.
+    pub fn prepare(&self, settings: &Settings) -> Result<impl FnOnce() + Send + use<>, InboxError> {
+        let inboxes = Inboxes::new(settings, &self.0.state)?;
+        let shared = Arc::clone(&self.0);
+        Ok(move || shared.inboxes.set(inboxes))
     }
 
     /// Runs forever: resumes casts that earlier processes of this node left, and receives new ones. Dropping the future
@@ -161,7 +178,7 @@ impl ServiceState {
     /// Casts whose directories are in the inboxes.
     fn load_stored(&self) -> Vec<(Arc<Reception>, bool)> {
         let mut found = Vec::new();
-        for home in self.inboxes.homes() {
+        for home in self.inboxes.get().homes() {
             match home.load() {
                 Ok(Some(kept)) => {
                     let is_done = kept.is_done;
@@ -205,7 +222,7 @@ impl ServiceState {
         let member = roster.as_ref().and_then(|roster| roster.by_key(&offer.signer()));
         // If the current roster does not have the member, the earlier check stands.
         let Some(member) = member else { return Ok(()) };
-        self.inboxes.takes(&reception.home.inbox, member, reception.bytes())
+        self.inboxes.get().takes(&reception.home.inbox, member, reception.bytes())
     }
 
     /// Starts the task of a cast that is described and not complete, unless it runs.
@@ -296,7 +313,7 @@ impl MemberService for CastService {
         let receptions = self.0.lock();
         let all = receptions.values().map(|entry| super::report::to_json(&entry.reception));
         serde_json::json!({
-            "inboxes": self.0.inboxes.len(),
+            "inboxes": self.0.inboxes.get().len(),
             "casts": all.collect::<Vec<_>>(),
             "relayed": self.0.relays.report(),
         })

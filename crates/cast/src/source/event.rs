@@ -4,6 +4,7 @@
 
 use super::predict::PredictedRates;
 use serde::Serialize;
+use thalweg_base::verdict::Verdict;
 use thalweg_wire::{cast::Fault, mesh::Name};
 
 /// Receives events. Called from the cast's tasks, so it must not block.
@@ -291,6 +292,8 @@ pub enum Event {
     Note {
         text: String,
     },
+    /// Why it took as long as it did; comes before the end, unless it failed or was stopped.
+    Verdict(Verdict),
     Ended(Totals),
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     event::{Event, EventSink, ParentBytes, ReceiverState},
+    facts::Legs,
     plan::ReceiverPlan,
     recheck::ObjectRecheck,
     rings::Rings,
@@ -16,6 +17,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use std::{io, sync::Arc, time::Duration};
+use thalweg_base::rate_limit::RateLimit;
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::channel::Protocol;
 use thalweg_wire::{
@@ -63,6 +65,8 @@ pub struct CastContext {
     pub broken: watch::Sender<Option<String>>,
     /// How long a receiver may be away, or refuse for now, before it is given up.
     pub patience: Duration,
+    /// The limit of all data legs together.
+    pub limit: Option<Arc<RateLimit>>,
     /// The number of receivers.
     pub receivers: usize,
     /// Files and directories of the object that cannot be read, and are left out.
@@ -75,6 +79,8 @@ pub struct CastContext {
     pub announcements: Arc<Announcements>,
     /// Checks whether the object is still what was described.
     pub recheck: ObjectRecheck,
+    /// The source's own legs, for the verdict.
+    pub legs: Arc<Legs>,
 }
 
 impl CastContext {
@@ -301,7 +307,9 @@ impl Member {
     fn leg_server(&self, casting: &CastContext) -> LegServer {
         let node = Arc::clone(&casting.rings.node);
         let announcements = (self.part.at_once > 1).then(|| Arc::clone(&casting.announcements));
-        LegServer { node, announcements, broken: casting.broken.clone() }
+        let (broken, legs) = (casting.broken.clone(), Arc::clone(&casting.legs));
+        let limit = casting.limit.clone();
+        LegServer { node, announcements, broken, legs, limit }
     }
 
     /// Records that the receiver has the object. `is_known`: it reported so before it requested anything.
@@ -384,6 +392,8 @@ struct LegServer {
     /// The announcements of this cast, if the receiver has other parents, too.
     announcements: Option<Arc<Announcements>>,
     broken: watch::Sender<Option<String>>,
+    legs: Arc<Legs>,
+    limit: Option<Arc<RateLimit>>,
 }
 
 impl LegServer {
@@ -392,7 +402,11 @@ impl LegServer {
         let dialer = leg::dialer_for(how, dialer);
         let Ok(channel) = dialer.channel(&name, &[], Protocol::Cast).await else { return };
         let opening = Opening::Serve { cast: self.node.store.known.id, how };
-        if let Ok(Ok(leg)) = leg::open(channel, &opening).await {
+        if let Ok(Ok(mut leg)) = leg::open(channel, &opening).await {
+            if let Some(read) = leg.counters() {
+                self.legs.watch_by(name, Box::new(read));
+            }
+            self.limit.iter().for_each(|limit| leg.writer.set_limit(Arc::clone(limit)));
             // Other failures of the leg are reported by the receiver on its control channel.
             if let Err(ServeError::Disk(why)) = self.give(leg, how).await {
                 self.broken.send_replace(Some(why.to_string()));

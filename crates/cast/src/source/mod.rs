@@ -3,6 +3,7 @@
 mod describe;
 mod dry_run;
 mod event;
+mod facts;
 mod forget;
 mod hosts;
 mod job;

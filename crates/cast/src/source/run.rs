@@ -4,6 +4,7 @@ use super::{
     describe::{self, DescribeError},
     dry_run::DryRun,
     event::{Event, EventSink, Outcome, PlannedReceiver, ReceiverState, Totals},
+    facts::FactCollector,
     job::{CastRecord, JobError, JobRecorder},
     member::{CastContext, Member},
     plan::{self, ReceiverPlan},
@@ -19,6 +20,7 @@ use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
+use thalweg_base::{rate_limit::RateLimit, rate_timetable::RateTimetable};
 use thalweg_fountain::{Geometry, GeometryError};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_net::PrivateKey;
@@ -77,6 +79,8 @@ pub struct Request {
     pub open: bool,
     /// How long a receiver may be away before it is given up.
     pub patience: Duration,
+    /// The most that this host sends to all receivers together; `None`: no limit.
+    pub limit: Option<RateTimetable>,
     /// The directory for the job's record, and for digests that later casts can reuse.
     pub kept_in: PathBuf,
     /// Only ask receivers whether they would accept the cast.
@@ -188,17 +192,21 @@ async fn deliver(
     let (relays, parts): (BTreeMap<Name, ReceiverPlan>, _) =
         parts.into_iter().partition(|(name, _)| forwarding.via.contains(name));
     let keeper = Arc::new(job_recorder(&request, &offer, (dialer.me(), &parts), events)?);
+    let facts = FactCollector::new(Arc::clone(&keeper) as Arc<dyn EventSink>, dialer.me().clone());
+    let facts = Arc::new(facts);
     let casting = CastContext {
+        legs: facts.legs(),
         offer: offer.encode(),
         layout: store.files.layout().encode(),
         has_links_upwards: store.files.layout().has_links_upwards(),
         announcements: Announcements::new(&store.known.geometry),
         store,
         dialer,
-        events: Arc::clone(&keeper) as Arc<dyn EventSink>,
+        events: facts,
         began: Instant::now(),
         broken: watch::Sender::new(None),
         patience: request.patience,
+        limit: request.limit.clone().map(|limit| Arc::new(RateLimit::scheduled(limit))),
         receivers: parts.len(),
         failed_files,
         rings,

@@ -551,7 +551,7 @@ mod tests {
             roles: [].into(),
             tags: [].into(),
         };
-        let requester = Requester { shared: Arc::clone(&shared), member: Arc::new(member) };
+        let requester = Requester::new(&shared, member);
         let into = inbox.as_os_str().as_bytes().to_vec();
         let quota =
             Arc::clone(&requester.offers().writable(&requester.member, &into).unwrap().0.quota);

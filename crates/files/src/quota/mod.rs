@@ -111,6 +111,11 @@ impl Quota {
         Self { place, limits, tallies: vec![(bounds, tally)], disk: Mutex::default() }
     }
 
+    /// The bounds in the settings.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Charges content that is about to be created on the file system of `open`, in whole blocks. May count the
     /// directory's content, which blocks on the disk.
     ///

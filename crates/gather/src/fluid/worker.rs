@@ -1,7 +1,7 @@
 //! Fetches data over one path.
 
 use super::{
-    super::{CollectContext, Event, reads::request},
+    super::{CollectContext, Event, WatchedPath, reads::request},
     meter::{MeteredSink, PathMeter},
     piece_scheduler::{PieceFate, PieceScheduler, RequestNo},
     sizes,
@@ -162,6 +162,8 @@ impl Worker {
             Some(remote) => remote,
             None => Remote::open(&context.dialer, &source, &via).await?,
         };
+        let path = WatchedPath { member: source.clone(), via: between.clone() };
+        context.connections.watch(path, remote.stream().monitor());
         context.events.event(Event::WayOpened { source, via: between });
         Ok(remote)
     }

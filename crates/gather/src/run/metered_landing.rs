@@ -1,6 +1,6 @@
 //! Counts and limits received bytes before they land.
 
-use super::progress_reporter::SourceCounters;
+use super::{super::facts::TransferFacts, progress_reporter::SourceCounters};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use parking_lot::Mutex;
@@ -28,6 +28,7 @@ pub(super) struct MeteredLanding {
     counts: Arc<SourceCounters>,
     limit: Option<RateLimit>,
     budget: Arc<Budget>,
+    facts: Arc<TransferFacts>,
 }
 
 impl MeteredLanding {
@@ -37,10 +38,11 @@ impl MeteredLanding {
         counts: Arc<SourceCounters>,
         limit: Option<RateLimit>,
         budget: Arc<Budget>,
+        facts: Arc<TransferFacts>,
     ) -> Self {
         let sources = inventory.files.iter().map(|wanted| wanted.source).collect();
         let received = Mutex::new(ReceivedRanges::new(inventory));
-        Self { land, sources, received, counts, limit, budget }
+        Self { land, sources, received, counts, limit, budget, facts }
     }
 
     /// The bytes received of these files of the inventory; duplicates count once.
@@ -75,9 +77,12 @@ impl Land for MeteredLanding {
         Box::pin(async move {
             let count = bytes.len() as u64;
             if let Some(limit) = &self.limit {
+                let _waiting = self.facts.limit.begin();
                 sleep(limit.charge(count)).await;
             }
+            let waiting = self.facts.disk.begin();
             self.land.write(file, at, bytes).await?;
+            drop(waiting);
             self.count(file, at..at.saturating_add(count));
             Ok(())
         })

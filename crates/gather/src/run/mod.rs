@@ -18,16 +18,16 @@ pub use pending_sources::LISTING_PATIENCE;
 
 use super::{
     CollectContext, Event, EventSink, Forecast, ForecastError, IdleRemotes, Method, MethodName,
-    Plan, PriceList, Totals,
+    Outcome, Plan, PriceList, Totals,
+    facts::TransferFacts,
     landing::{Fidelity, Landing, Layout, OpenError, Options, as_root},
 };
 use checksums::RemoteSums;
 use execution::TransferOutcome;
 use listing::Listings;
 use metered_landing::MeteredLanding;
-use progress_reporter::ProgressReporter;
+use progress_reporter::{ProgressReporter, SourceCounters};
 use std::{
-    num::NonZeroU64,
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -36,6 +36,8 @@ use thalweg_base::{
     budget::Budget,
     job::{Job, Kind},
     rate_limit::RateLimit,
+    rate_timetable::RateTimetable,
+    verdict::Verdict,
 };
 use thalweg_files::{
     inventory::Inventory,
@@ -43,7 +45,7 @@ use thalweg_files::{
 };
 use thalweg_mesh::RouteNameError;
 use thalweg_mesh::member_dialer::MemberDialer;
-use thalweg_paths::{estimates::Estimates, overlay::Overlay};
+use thalweg_paths::{estimates::Estimates, overlay::Overlay, transfer_counters::Way};
 use thalweg_plan::collection::Grid;
 use thalweg_units::ByteSize;
 use thalweg_wire::mesh::{LegKind, Terms};
@@ -81,8 +83,8 @@ pub struct Request {
     pub slot: Option<Duration>,
     /// Its data unit; `None`: chosen automatically.
     pub unit: Option<ByteSize>,
-    /// The maximum receive rate of this host, bytes/s.
-    pub limit: Option<NonZeroU64>,
+    /// The maximum receive rate of this host.
+    pub limit: Option<RateTimetable>,
     /// The time by which everything is to be here, from the start.
     pub deadline: Option<Duration>,
     /// The prices of legs.
@@ -166,7 +168,10 @@ pub async fn gather(
 ) -> Result<Totals, GatherError> {
     let dialer = dialer.with_terms(request.terms.clone());
     let run = CollectionRun { request, dialer, events, stop, began: Instant::now() };
-    let totals = run.run().await?;
+    let (totals, verdict) = run.run().await?;
+    if let Some(verdict) = verdict {
+        run.events.event(Event::Verdict(verdict));
+    }
     run.events.event(Event::Ended(totals.clone()));
     Ok(totals)
 }
@@ -195,29 +200,51 @@ struct PreparedCollection {
 }
 
 impl CollectionRun {
-    async fn run(&self) -> Result<Totals, GatherError> {
+    async fn run(&self) -> Result<(Totals, Option<Verdict>), GatherError> {
         participants::check(&self.request, &self.dialer)?;
         thalweg_files::check_excludes(&self.request.exclude).map_err(GatherError::Exclude)?;
         let listings = tokio::select! {
             biased;
-            () = self.stop.cancelled() => return Ok(Totals::interrupted()),
+            () = self.stop.cancelled() => return Ok((Totals::interrupted(), None)),
             listings = listing::all(&self.request, &self.dialer, &self.events) => listings?,
         };
         let ready = self.prepare(listings).await?;
         if self.request.dry_run {
             self.report_failures(&ready.overlay, &ready.landing.required_work().failed);
-            return Ok(self.looked(&ready));
+            return Ok((self.looked(&ready), None));
         }
         let began = Instant::now();
-        let watch = ProgressReporter::start(&ready, self.events.clone(), began);
-        let metered = Arc::new(self.metered(&ready, &watch));
-        let ended = self.execute(&ready, metered.clone()).await;
+        let facts = Arc::new(TransferFacts::begin(Way::Down));
+        let events = self.events.clone();
+        let watch = ProgressReporter::start(&ready, events, facts.clone(), began);
+        let counts = watch.counts();
+        let metered = Arc::new(self.metered(&ready, &watch, facts.clone()));
+        let ended = self.execute(&ready, metered.clone(), &facts).await;
         let report = ready.landing.finish().await;
         let duplicate_bytes = watch.counts().duplicates();
         let lost_bytes = metered.received_of(&ready.inventory, &report.lost);
         let sources = (watch.finish().await, lost_bytes);
         let totals = self.totals(&ready, ended, report, sources, began.elapsed());
-        Ok(Totals { duplicate_bytes, ..totals })
+        let verdict = self.verdict(&totals, &counts, &facts);
+        Ok((Totals { duplicate_bytes, ..totals }, verdict))
+    }
+
+    /// The bound that it met; `None` if it failed or was stopped.
+    fn verdict(
+        &self,
+        totals: &Totals,
+        counts: &SourceCounters,
+        facts: &TransferFacts,
+    ) -> Option<Verdict> {
+        if !matches!(totals.outcome, Outcome::Complete | Outcome::Partial) {
+            return None;
+        }
+        let took = Duration::try_from_secs_f64(totals.seconds).unwrap_or_default();
+        let publication = counts.last_byte().map(|last| took.saturating_sub(last));
+        let times = (counts.first_byte().unwrap_or_default(), publication.unwrap_or_default());
+        let limit = self.request.limit.clone().map(|limit| RateLimit::scheduled(limit).rate());
+        let known = (self.dialer.me(), &self.request.estimates);
+        Some(facts.of_gather(totals, times, limit, known))
     }
 
     /// Prepares overlay, landing and plan.
@@ -324,16 +351,23 @@ impl CollectionRun {
         Ok((landing, inventory, resumed))
     }
 
-    fn metered(&self, ready: &PreparedCollection, watch: &ProgressReporter) -> MeteredLanding {
-        let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit);
+    fn metered(
+        &self,
+        ready: &PreparedCollection,
+        watch: &ProgressReporter,
+        facts: Arc<TransferFacts>,
+    ) -> MeteredLanding {
+        let (landing, limit) = (Arc::new(ready.landing.clone()), self.request.limit.clone());
+        let limit = limit.map(RateLimit::scheduled);
         let (inventory, bytes) = (&ready.inventory, self.request.bytes.clone());
-        MeteredLanding::new(landing, inventory, watch.counts(), limit.map(RateLimit::new), bytes)
+        MeteredLanding::new(landing, inventory, watch.counts(), limit, bytes, facts)
     }
 
     async fn execute(
         &self,
         ready: &PreparedCollection,
         land: Arc<dyn Land>,
+        facts: &TransferFacts,
     ) -> Result<TransferOutcome, LandError> {
         let context = CollectContext {
             dialer: self.dialer.clone(),
@@ -342,6 +376,7 @@ impl CollectionRun {
             inventory: ready.inventory.clone(),
             land,
             events: self.events.clone(),
+            connections: facts.connections.clone(),
             stop: self.stop.clone(),
         };
         execution::execute(&context, ready, &self.request).await

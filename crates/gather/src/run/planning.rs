@@ -5,6 +5,7 @@ use super::{
     CollectionRun, GatherError, Request,
 };
 use std::{sync::Arc, time::Duration};
+use thalweg_base::rate_timetable::RateTimetable;
 use thalweg_paths::overlay::Overlay;
 use thalweg_plan::collection::Grid;
 use thalweg_units::{ByteSize, Rate, format_duration};
@@ -18,7 +19,9 @@ impl CollectionRun {
         amounts: Vec<ByteSize>,
     ) -> Result<(Plan, Method, Grid), GatherError> {
         let (slot, unit) = (self.request.slot, self.request.unit);
-        let limit = self.request.limit.map(|bytes| bytes.get().saturating_mul(8));
+        // Of a timetable the highest rate, so that no deadline is called impossible that can be met.
+        let limit = self.request.limit.as_ref().and_then(RateTimetable::highest);
+        let limit = limit.map(|bytes| bytes.get().saturating_mul(8));
         let (limit, budget) = (limit.map(Rate::from_bps), self.request.budget);
         let prices = self.request.prices.clone();
         let at_least = self.request.estimates.has_bounds(&overlay.names);

@@ -1,7 +1,10 @@
 //! Measures progress at the destination, and reports it a few times a second.
 
 use super::{
-    super::{Event, EventSink, Method, Progress, SourceProgress, SourceTotals, landing::Landing},
+    super::{
+        Event, EventSink, Method, Progress, SourceProgress, SourceTotals, facts::TransferFacts,
+        landing::Landing,
+    },
     PreparedCollection,
 };
 use std::{
@@ -38,6 +41,8 @@ struct SourceCounter {
     bytes: AtomicU64,
     /// When the last byte arrived, µs since the start.
     last: AtomicU64,
+    /// When a first byte was counted, in the same unit; zero: none was.
+    first: AtomicU64,
     /// Bytes that arrived again.
     again: AtomicU64,
 }
@@ -54,6 +59,20 @@ impl SourceCounters {
         count.bytes.fetch_add(bytes, Relaxed);
         let micros = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         count.last.fetch_max(micros, Relaxed);
+        // Only the first one finds a zero.
+        _ = count.first.compare_exchange(0, micros.max(1), Relaxed, Relaxed);
+    }
+
+    /// When the first byte of any source arrived, since the start.
+    pub(super) fn first_byte(&self) -> Option<Duration> {
+        let all = self.sources.iter().map(|count| count.first.load(Relaxed));
+        all.filter(|first| *first > 0).min().map(Duration::from_micros)
+    }
+
+    /// When the last byte of any source arrived, since the start.
+    pub(super) fn last_byte(&self) -> Option<Duration> {
+        let all = self.sources.iter().map(|count| count.last.load(Relaxed));
+        all.filter(|last| *last > 0).max().map(Duration::from_micros)
     }
 
     /// Counts duplicate bytes of a source.
@@ -84,6 +103,7 @@ impl ProgressReporter {
     pub(super) fn start(
         ready: &PreparedCollection,
         events: Arc<dyn EventSink>,
+        facts: Arc<TransferFacts>,
         began: Instant,
     ) -> Self {
         let names = ready.overlay.names[..ready.overlay.sources].to_vec();
@@ -109,6 +129,7 @@ impl ProgressReporter {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
+                facts.look();
                 ticking.report(Instant::now());
             }
         });

@@ -21,7 +21,7 @@ pub use local::{LocalError, NameClash};
 
 use super::{
     Changes, Event, EventSink, FileListed, Outcome, Progress, SourceProgress, SourceTotals, Totals,
-    failures, run::Via,
+    facts::TransferFacts, failures, run::Via,
 };
 use completion::{LinkReport, Removal};
 use local::{LocalItem, SearchResult};
@@ -32,7 +32,6 @@ use queue::SendQueue;
 use receiver_survey::ReceiverState;
 use std::{
     collections::BTreeMap,
-    num::NonZeroU64,
     os::unix::ffi::OsStrExt as _,
     path::PathBuf,
     sync::{
@@ -41,12 +40,14 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use thalweg_base::{job::JobId, rate_limit::RateLimit};
+use thalweg_base::{
+    job::JobId, rate_limit::RateLimit, rate_timetable::RateTimetable, verdict::Verdict,
+};
 use thalweg_files::{Excludes, remote::Remote};
 use thalweg_mesh::member_dialer::MemberDialer;
 use thalweg_mesh::{Names, RouteNameError};
 use thalweg_part::{Fidelity, special_bits_note};
-use thalweg_paths::estimates::Estimates;
+use thalweg_paths::{estimates::Estimates, transfer_counters::Way};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_wire::{
     mesh::{Name, Terms},
@@ -100,7 +101,7 @@ pub struct SendRequest {
     /// Known rates of legs.
     pub estimates: Estimates,
     /// The maximum send rate of this host, bytes/s.
-    pub limit: Option<NonZeroU64>,
+    pub limit: Option<RateTimetable>,
 }
 
 impl SendRequest {
@@ -215,7 +216,7 @@ pub async fn send(
     }
     report_passed_over(dialer.me(), &passed, &ours, &events);
     report_unkept(special_bits, &named_links, &events);
-    let limit = request.limit.map(RateLimit::new);
+    let limit = request.limit.clone().map(RateLimit::scheduled);
     let sends_root = items.iter().any(|i| i.is_directory() && i.entry.path.as_bytes().is_empty());
     let mut shared = SendState {
         rules: request.rules().and(Rules::ROOT.only_if(sends_root)),
@@ -234,11 +235,15 @@ pub async fn send(
         idle: Mutex::default(),
         is_old: AtomicBool::new(false),
         has_lost_connection: AtomicBool::new(false),
+        facts: TransferFacts::begin(Way::Up),
         began: Instant::now(),
     };
     shared.resolve_target().await?;
     let shared = Arc::new(shared);
     let totals = shared.clone().run(ways).await?;
+    if !shared.request.dry_run && matches!(totals.outcome, Outcome::Complete | Outcome::Partial) {
+        shared.events.event(Event::Verdict(shared.verdict(&totals)));
+    }
     shared.events.event(Event::Ended(totals.clone()));
     Ok(totals)
 }
@@ -341,6 +346,7 @@ struct SendState {
     is_old: AtomicBool,
     /// A connection broke while pieces were sent.
     has_lost_connection: AtomicBool,
+    facts: TransferFacts,
     began: Instant,
 }
 
@@ -359,6 +365,13 @@ impl SendState {
     /// The lock is held only briefly.
     fn idle(&self) -> MutexGuard<'_, Option<Remote>> {
         self.idle.lock()
+    }
+
+    /// The bound that it met.
+    fn verdict(&self, totals: &Totals) -> Verdict {
+        let limit = self.limit.as_ref().map(RateLimit::rate);
+        let ends = (self.dialer.me(), &self.request.node);
+        self.facts.of_send(totals, ends, limit, &self.request.estimates)
     }
 
     fn is_old(&self) -> bool {
@@ -730,6 +743,7 @@ impl SendState {
                     Some(_) => {}
                 },
                 _ = ticks.tick() => {
+                    self.facts.look();
                     board.tell(&self, began);
                     path::stop_useless_paths(&ways, &self, began);
                 }

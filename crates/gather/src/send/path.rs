@@ -1,6 +1,11 @@
 //! One path to the receiver: direct, or through a relay.
 
-use super::{super::Event, SendState, local::LocalItem, queue::SendPiece};
+use super::{
+    super::{Event, WatchedPath},
+    SendState,
+    local::LocalItem,
+    queue::SendPiece,
+};
 use bytes::Bytes;
 use std::{
     collections::VecDeque,
@@ -110,6 +115,8 @@ impl SendPath {
             }
         };
         let (source, via) = (shared.dialer.me().clone(), self.via.clone());
+        let path = WatchedPath { member: shared.request.node.clone(), via: via.clone() };
+        shared.facts.connections.watch(path, remote.stream().monitor());
         shared.events.event(Event::WayOpened { source, via });
         let mut line = PathConnection { shared, remote, size: SMALLEST, out: VecDeque::new() };
         loop {
@@ -153,8 +160,11 @@ impl PathConnection<'_> {
                 return Ok(());
             }
             let mut guard = PieceGuard { shared: self.shared, pieces: taken };
+            let reading = self.shared.facts.disk.begin();
             let Some(bytes) = self.read(&mut guard).await? else { continue };
+            drop(reading);
             if let Some(limit) = &self.shared.limit {
+                let _waiting = self.shared.facts.limit.begin();
                 sleep(limit.charge(bytes.len() as u64)).await;
             }
             let sent = Instant::now();

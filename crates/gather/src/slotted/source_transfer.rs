@@ -1,7 +1,10 @@
 //! A transfer from a source to this host: reads files and writes their bytes as they arrive.
 
 use super::{failure_record::Suspect, schedule_state::ScheduleState};
-use crate::reads::{fitting, request};
+use crate::{
+    WatchedPath,
+    reads::{fitting, request},
+};
 use std::{collections::VecDeque, time::Duration};
 use thalweg_files::{
     inventory::Piece,
@@ -93,7 +96,11 @@ pub async fn transfer_via(
 ) -> Result<TransferResult, LandError> {
     let (mut bytes, began) = (0, Instant::now());
     let over = match Remote::open(&state.context.dialer, state.name(source), via).await {
-        Ok(remote) => receive_pieces(state, source, remote, most, &mut bytes).await,
+        Ok(remote) => {
+            let path = WatchedPath { member: state.name(source).clone(), via: via.to_vec() };
+            state.context.connections.watch(path, remote.stream().monitor());
+            receive_pieces(state, source, remote, most, &mut bytes).await
+        }
         Err(why) => Err(ReadError::Lost(why.to_string())),
     };
     ended(state, source, (bytes, began), over)

@@ -30,8 +30,9 @@ use thalweg_net::{
 use thalweg_wire::{
     Signable as _,
     mesh::{
-        ApiError, JoinReply, JoinRequest, RevokeReply, RevokeRequest, Roster, RosterRank,
-        StatusReply, TokenReply, TokenRequest,
+        AddressesReply, AddressesRequest, ApiError, JoinReply, JoinRequest, ReachReply,
+        ReachRequest, RevokeReply, RevokeRequest, Roster, RosterRank, StatusReply, TokenReply,
+        TokenRequest,
         measure::{CandidatesReply, Orders, PathsReply, Reports, ReportsReply, Strategy},
     },
     stream::plan::{Plan, Reply, Report},
@@ -175,6 +176,25 @@ impl OracleClient {
     /// [`OracleError`].
     pub async fn revoke(&self, request: &RevokeRequest) -> Result<RevokeReply, OracleError> {
         read(&self.post(Protocol::Api, "/v1/revoke", request).await?)
+    }
+
+    /// Replaces the addresses of this host in the roster.
+    ///
+    /// # Errors
+    /// [`OracleError`].
+    pub async fn set_addresses(
+        &self,
+        request: &AddressesRequest,
+    ) -> Result<AddressesReply, OracleError> {
+        read(&self.post(Protocol::Api, "/v1/addresses", request).await?)
+    }
+
+    /// States the relays through which this node is reached; for the keys of nodes.
+    ///
+    /// # Errors
+    /// [`OracleError`].
+    pub async fn reach(&self, request: &ReachRequest) -> Result<ReachReply, OracleError> {
+        read(&self.post(Protocol::Api, "/v1/reach", request).await?)
     }
 
     async fn get(&self, path: &str, wait: Duration) -> Result<OracleAnswer, OracleError> {
@@ -428,6 +448,13 @@ impl Control for OracleClient {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
         Box::pin(async move { Ok(Self::revoke(self, &request).await?) })
+    }
+
+    fn set_addresses(
+        &self,
+        request: AddressesRequest,
+    ) -> BoxFuture<'_, Result<AddressesReply, ApiError>> {
+        Box::pin(async move { Ok(Self::set_addresses(self, &request).await?) })
     }
 
     fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {

@@ -36,7 +36,8 @@ impl Oracle {
     pub fn of(roster: &Roster, me: Option<&Name>) -> Vec<Self> {
         let other = |m: &&Member| m.is(Role::Oracle) && Some(&m.name) != me;
         let oracle = |m: &Member| {
-            let (key, addresses) = (m.node?, m.addresses.clone());
+            let key = m.node?;
+            let addresses: Vec<_> = m.dialled_addresses().cloned().collect();
             (!addresses.is_empty()).then_some(Self { key, addresses })
         };
         roster.members.iter().filter(other).filter_map(oracle).collect()

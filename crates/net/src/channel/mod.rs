@@ -47,11 +47,15 @@ pub enum Protocol {
     Probe,
     /// Live media.
     Stream,
+    /// Checks of a pair of members.
+    Doctor,
+    /// Reaching members that cannot be dialled.
+    Reach,
 }
 
 impl Protocol {
     /// All protocols.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Api,
         Self::Join,
         Self::Relay,
@@ -62,6 +66,8 @@ impl Protocol {
         Self::Cast,
         Self::Probe,
         Self::Stream,
+        Self::Doctor,
+        Self::Reach,
     ];
 
     /// The ALPN name. The number at its end changes when old and new versions become incompatible.
@@ -77,6 +83,8 @@ impl Protocol {
             Self::Cast => b"thalweg/cast/1",
             Self::Probe => b"thalweg/probe/1",
             Self::Stream => b"thalweg/stream/1",
+            Self::Doctor => b"thalweg/doctor/1",
+            Self::Reach => b"thalweg/reach/1",
         }
     }
 
@@ -107,6 +115,10 @@ impl Protocol {
                  version is too old"
             }
             Self::Stream => "it does not support live streams: its version is too old",
+            Self::Doctor => "it does not answer `thalweg doctor`: its version is too old",
+            Self::Reach => {
+                "it does not relay to members that cannot be dialled: its version is too old"
+            }
         }
     }
 

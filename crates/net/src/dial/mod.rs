@@ -14,7 +14,7 @@ pub use race::{MAX_ADDRESSES, connect};
 
 use crate::{
     AccountEntry, Bookkeeper, Carrier, EgressChoice, Hop, Host, Medium, NameSources, RelayProtocol,
-    RideNetwork, Route, Stream,
+    RideNetwork, Route, Stream, background,
     channel::{Channel, Connector, Protocol},
     interface_for,
     resolve::NameResolver,
@@ -100,6 +100,13 @@ impl Dialer {
     #[must_use]
     pub fn with_bookkeeper(self, books: Arc<dyn Bookkeeper>) -> Self {
         Self { books: Some(books), ..self }
+    }
+
+    /// Makes connections yield to others ([`DialOptions::is_background`]).
+    #[must_use]
+    pub fn in_background(mut self, is_background: bool) -> Self {
+        self.options.is_background |= is_background;
+        self
     }
 
     /// Limits the bytes that a peer may send ahead of the reader ([`SocketOptions::receive_buffer`]).
@@ -283,7 +290,11 @@ impl Dialer {
             options.to_mut().socket.receive_buffer = Some(ahead.min(own));
         }
         let tcp = connect(&addresses, by.interface, &options).await?;
-        Ok(TcpLeg::new(tcp, entry.map(|entry| entry.account)))
+        let leg = TcpLeg::new(tcp, entry.map(|entry| entry.account));
+        if self.options.is_background {
+            tokio::spawn(background::follow(Arc::downgrade(leg.tcp())));
+        }
+        Ok(leg)
     }
 }
 

@@ -14,6 +14,8 @@ pub struct DialOptions {
     pub stagger: Duration,
     /// The options of the socket.
     pub socket: SocketOptions,
+    /// Whether connections yield to others on this host's leg: see [`crate::YieldingWindow`].
+    pub is_background: bool,
 }
 
 impl Default for DialOptions {
@@ -22,6 +24,7 @@ impl Default for DialOptions {
             deadline: Duration::from_secs(10),
             stagger: Duration::from_millis(250),
             socket: SocketOptions::default(),
+            is_background: false,
         }
     }
 }

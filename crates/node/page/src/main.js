@@ -3,7 +3,7 @@
 import { signal } from "@preact/signals";
 import { options, render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { connect, connection, faults, isActive, jobs, me, status, timed, updateCost } from "./store.js";
+import { activeJobs, connect, connection, faults, me, status, timed, updateCost } from "./store.js";
 import { Icon, Messages, readColours, setTheme, theme, useDocuments } from "./parts/basics.js";
 import { Interfaces } from "./views/interfaces.js";
 import { JobDetail } from "./views/job.js";
@@ -39,7 +39,7 @@ function App() {
   const main = useRef(null);
   const isFirst = useRef(true);
   const heading = isJob ? `Job ${rest[0]}` : title;
-  const active = jobs.value?.filter(isActive).length ?? 0;
+  const active = activeJobs.value;
   useEffect(() => {
     document.title = `${heading} · ${me.value} · Thalweg`;
   }, [heading, me.value]);

@@ -11,6 +11,10 @@ const UPDATE = 250;
 /** The most events kept of one job: as many as the node keeps. */
 const MOST_EVENTS = 256;
 
+/** The most paths with a history of estimates, and the most estimates of one. */
+const MOST_PATHS = 10_000;
+const MOST_ESTIMATES = 100;
+
 /** A history of 20 minutes at a sample a second. */
 const SAMPLES = 1200;
 
@@ -133,7 +137,7 @@ export function timed(work) {
 
 let worker = null;
 
-/** Fetches the paths in the worker, which parses the document: it may have ten megabytes. */
+/** Fetches the paths in the worker, which gets what has changed, and computes what is drawn. */
 function loadPaths(poller) {
   worker ??= new Worker(new URL("app.js", document.baseURI));
   return new Promise((resolve, reject) => {
@@ -142,13 +146,14 @@ function loadPaths(poller) {
         reject(new ApiError(data.error.status, data.error.code, data.error.message));
         return;
       }
-      batch(() => {
-        if (data.matrix) recordEstimates(matrix.value, data.matrix);
-        matrix.value = data.matrix;
-        pathDocument.value = { ...data.rest, at: Date.now() };
-      });
-      // A large mesh is fetched less often, so that an open page costs no transfer its rate.
-      poller.every = Math.max(10_000, Math.min(120_000, data.took * 100, (data.matrix?.legs ?? 0) * 1.2));
+      if (data.rest) {
+        batch(() => {
+          recordEstimates(matrix.value, data.matrix);
+          matrix.value = data.matrix;
+          pathDocument.value = { ...data.rest, at: Date.now() };
+        });
+        poller.every = Math.max(1, data.validFor) * 1000;
+      }
       resolve();
     };
     worker.onerror = () => reject(new ApiError(0, "worker", "This browser did not start the page's worker: reload the page."));
@@ -171,14 +176,19 @@ export const jobHistory = new Map();
 export const totalHistory = new History(SAMPLES);
 
 function recordEstimates(before, after) {
-  if (!before || before.names.join() !== after.names.join()) return;
+  // All cells are new if the nodes are others, or nothing was known.
+  if (!before || !after?.changed) return;
   const at = Date.now() / 1000;
-  for (let i = 0; i < after.rate.length; i += 1) {
-    if (after.rate[i] === before.rate[i] || !(after.rate[i] > 0)) continue;
-    const key = `${after.names[Math.floor(i / after.size)]}→${after.names[i % after.size]}`;
-    const list = estimateHistory.get(key) ?? (before.rate[i] > 0 ? [[at - before.age[i], before.rate[i]]] : []);
-    list.push([at, after.rate[i]]);
-    estimateHistory.set(key, list.slice(-200));
+  for (const cell of after.changed) {
+    if (!(after.rate[cell] > 0)) continue;
+    const key = `${after.names[Math.floor(cell / after.size)]}→${after.names[cell % after.size]}`;
+    const list = estimateHistory.get(key) ?? (before.rate[cell] > 0 ? [[at - before.age[cell], before.rate[cell]]] : []);
+    list.push([at, after.rate[cell]]);
+    if (list.length > MOST_ESTIMATES) list.shift();
+    // The path that changed longest ago is the first to be forgotten.
+    estimateHistory.delete(key);
+    estimateHistory.set(key, list);
+    if (estimateHistory.size > MOST_PATHS) estimateHistory.delete(estimateHistory.keys().next().value);
   }
 }
 
@@ -272,6 +282,8 @@ const RANK = { running: 0, pausing: 0, queued: 1, paused: 2, failed: 3, finished
 const PRIORITY = { high: 0, normal: 1, low: 2 };
 export const isEnded = (job) => RANK[job.state] === 3;
 export const isActive = (job) => RANK[job.state] === 0;
+/** How many jobs run: what shows only this is not rendered with each of their reports. */
+export const activeJobs = computed(() => jobs.value?.filter(isActive).length ?? 0);
 
 function sorted(list) {
   return list.sort((a, b) => {
@@ -475,3 +487,18 @@ export async function forget(id) {
   return done;
 }
 export const startJob = (request, onError) => act("POST", "/v1/jobs", request, (job) => `Job ${job.id} is queued.`, onError);
+
+/** Changes how the host's processes use their interfaces, as `thalweg interfaces` does; shows the reply at once. Returns
+ *  whether it was done. */
+export async function changeInterfaces(method, path, body, done) {
+  try {
+    const found = await ask(method, `/v1/interfaces/${path}`, body);
+    recordInterfaces(found);
+    interfaces.value = found;
+    toast(done);
+    return true;
+  } catch (error) {
+    toast(error.message, "bad");
+    return false;
+  }
+}

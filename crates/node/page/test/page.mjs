@@ -97,7 +97,9 @@ const origin = new URL(entrance.url()).origin;
 await entrance.waitForSelector("h1", { timeout: PATIENCE });
 const state = await first.storageState();
 const documents = {};
-for (const name of ["jobs", "roster"]) documents[name] = await entrance.evaluate(async (path) => (await fetch(path)).json(), `/v1/${name}`);
+/** Processes with several interfaces, as `thalweg-bench load page --bond` starts them. */
+const withChoice = () => (documents.interfaces.processes ?? []).filter((one) => one.interfaces?.length > 1);
+for (const name of ["jobs", "roster", "interfaces"]) documents[name] = await entrance.evaluate(async (path) => (await fetch(path)).json(), `/v1/${name}`);
 await first.close();
 
 for (const window of WINDOWS) {
@@ -115,6 +117,7 @@ for (const window of WINDOWS) {
     await inspect(page, window, view);
     if (view === "paths") await paths(page, window);
     if (view === "jobs") await startForm(page, window);
+    if (view === "interfaces" && withChoice().length) await bond(page, window);
   }
   for (const verb of ["get", "gather", "cast"]) {
     const all = documents.jobs.jobs.filter((one) => one.verb === verb);
@@ -161,6 +164,23 @@ async function paths(page, window) {
     await page.waitForFunction(() => document.querySelector('th[aria-sort]')?.textContent.startsWith("Age"), null, { timeout: 3000 });
   });
   await page.getByRole("button", { name: "Matrix", exact: true }).click();
+}
+
+/** The bond view with processes that use several interfaces: what they carry, which programs, and the links of a bond. */
+async function bond(page, window) {
+  const seen = { carries: false, program: false, link: false };
+  const processes = page.getByRole("group", { name: "Process" }).getByRole("button");
+  const count = Math.max(1, await processes.count());
+  for (let index = 0; index < count; index += 1) {
+    if (count > 1) await processes.nth(index).click();
+    await page.waitForTimeout(SETTLE);
+    const text = await page.locator("main").innerText();
+    seen.carries ||= /Carries now\s+[\d.]+ [kM]?bit\/s/.test(text);
+    seen.program ||= /\bcurl\b/.test(text);
+    seen.link ||= /\balive\b/.test(text);
+    await inspect(page, window, `interfaces-${index + 1}`);
+  }
+  for (const [what, isSeen] of Object.entries({ "an interface carries something": seen.carries, "a program is named": seen.program, "a bond has a link": seen.link })) check(isSeen, `${window.name} interfaces: ${what}`);
 }
 
 async function startForm(page, window) {
@@ -228,11 +248,67 @@ async function actions() {
     await page.waitForSelector("dialog .fault", { timeout: 3000 });
     await page.keyboard.press("Escape");
   });
+  if (withChoice().length) await policies(page);
   await attempt("action: theme", async () => {
     await page.getByRole("button", { name: /^Theme/ }).click();
     await page.waitForFunction(() => document.documentElement.dataset.theme === "light", null, { timeout: 2000 });
   });
   await context.close();
+}
+
+/** Every switch of the bond view, each checked by what the processes say afterwards. */
+async function policies(page) {
+  await page.goto(`${origin}/#/interfaces`);
+  await page.waitForSelector(".if-rates", { timeout: PATIENCE });
+  const { name } = withChoice()[0].interfaces[0];
+  const all = async () => {
+    const found = await page.evaluate(async () => (await fetch("/v1/interfaces")).json());
+    return found.processes.filter((one) => !one.error);
+  };
+  const becomes = async (test, what) => {
+    for (let tries = 0; tries < 40; tries += 1) {
+      if ((await all()).every(test)) return;
+      await page.waitForTimeout(250);
+    }
+    throw new Error(what);
+  };
+  const of = (process) => [...(process.interfaces ?? []), ...(process.unused ?? [])].find((one) => one.name === name) ?? {};
+  for (const tier of ["backup", "primary"]) {
+    await attempt(`action: ${name} is ${tier}`, async () => {
+      await page.getByRole("combobox", { name: `Tier of ${name}` }).selectOption(tier);
+      await becomes((process) => (of(process).tier ?? tier) === tier, `the tier is not ${tier} everywhere`);
+    });
+  }
+  await attempt("action: a rate limit, and none", async () => {
+    const card = page.locator(".card", { has: page.getByRole("combobox", { name: `Tier of ${name}` }) });
+    await card.getByText("Change how").click();
+    for (const [limit, bps] of [["15 Mbit/s", 15_000_000], ["none", null]]) {
+      await card.locator("[name=rate_limit]").fill(limit);
+      await card.getByRole("button", { name: "Apply" }).click();
+      await becomes((process) => (of(process).rate_limit_bps ?? null) === (of(process).name ? bps : null), `the limit is not ${limit}`);
+    }
+    await card.locator("[name=cap]").fill("much");
+    await card.getByRole("button", { name: "Apply" }).click();
+    await page.locator(".toast.bad", { hasText: "cap" }).waitFor({ timeout: 3000 });
+  });
+  await attempt("action: a rule, and none", async () => {
+    const before = (await all())[0].rules?.length ?? 0;
+    await page.getByText("Add a rule").click();
+    const form = page.getByRole("form", { name: "A rule" });
+    await form.locator("[name=process]").fill("zoom*");
+    await form.locator("[name=interface]").selectOption(name);
+    await form.getByRole("button", { name: "Add the rule" }).click();
+    await becomes((process) => process.rules?.length === before + 1, "the rule is not there");
+    await page.getByRole("button", { name: `Remove rule ${before + 1}` }).click();
+    await becomes((process) => (process.rules?.length ?? 0) === before, "the rule stays");
+  });
+  const schedule = withChoice()[0].schedule;
+  for (const next of ["round-robin", schedule]) {
+    await attempt(`action: the schedule ${next}`, async () => {
+      await page.locator("[name=schedule]").selectOption(next);
+      await becomes((process) => process.schedule === next, `the schedule is not ${next}`);
+    });
+  }
 }
 
 await browser.close();

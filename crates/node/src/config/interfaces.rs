@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::{str::FromStr, time::Duration};
 use thalweg_bond::{Action, Cap, ConnectionMethod, Policy, Rule, Rules, Tier};
 use thalweg_units::{ByteSize, Rate};
-use thalweg_uplinks::interfaces::{ProbeServer, ProbeSettings, Settings};
+use thalweg_uplinks::interfaces::{Change, PolicyChange, ProbeServer, ProbeSettings, Settings};
 
 /// The longest name of an interface (`IFNAMSIZ` less the zero).
 const LONGEST_NAME: usize = 15;
@@ -187,6 +187,64 @@ impl InterfaceRuleSection {
         let named = lists.into_iter().filter(|(names, _)| !names.is_empty());
         named.map(|(names, action)| action(names.clone())).collect()
     }
+}
+
+/// Parses a rate limit of a [`PolicyChange`]: a rate, or `none`, which becomes zero.
+///
+/// # Errors
+/// If it is no rate, or zero.
+pub fn parse_rate_limit(text: &str) -> Result<Rate, String> {
+    match text {
+        "none" => Ok(Rate::ZERO),
+        text => match text.parse().map_err(|e| format!("{e}, or `none`"))? {
+            Rate::ZERO => Err("at a rate of 0 nothing is sent; to stop using the interface, set \
+                               its tier to `never`"
+                .into()),
+            rate => Ok(rate),
+        },
+    }
+}
+
+/// Parses a cap of a [`PolicyChange`]: a size, or `none`, which becomes zero.
+///
+/// # Errors
+/// If it is no size, or zero.
+pub fn parse_cap(text: &str) -> Result<ByteSize, String> {
+    match text {
+        "none" => Ok(ByteSize::ZERO),
+        text => match text.parse().map_err(|e| format!("{e}, or `none`"))? {
+            ByteSize::ZERO => Err("with a cap of 0 nothing is sent; to stop using the interface, \
+                                   set its tier to `never`"
+                .into()),
+            size => Ok(size),
+        },
+    }
+}
+
+/// Parses a price of a [`PolicyChange`]: a price, or `none`, which becomes zero.
+///
+/// # Errors
+/// If it is no price.
+pub fn parse_price(text: &str) -> Result<Price, String> {
+    match text {
+        "none" => Ok(Price::default()),
+        text => text.parse().map_err(|e| format!("{e}, or `none`")),
+    }
+}
+
+/// The change of an interface's policy; `None` if it would change nothing.
+///
+/// # Errors
+/// If its name cannot be an interface's, or its day is in no month.
+pub fn change_policy(change: PolicyChange) -> Result<Option<Change>, String> {
+    if let Some(what) = name_problem(&change.name) {
+        return Err(format!("`{}`: {what}", change.name.escape_debug()));
+    }
+    if change.reset_day.is_some_and(|day| !(1..=31).contains(&day)) {
+        return Err("the cap starts anew on a day of the month, from 1 to 31".to_owned());
+    }
+    let nothing = PolicyChange { name: change.name.clone(), ..PolicyChange::default() };
+    Ok((change != nothing).then_some(Change::Policy(change)))
 }
 
 /// Reports values that are well-formed but make no sense.

@@ -6,6 +6,7 @@
 mod bond;
 mod carrier;
 mod cast;
+mod changes;
 mod check;
 mod default_paths;
 mod drop_box;
@@ -23,10 +24,14 @@ mod text;
 pub use bond::BondSection;
 pub use carrier::{CarrierSection, LegsChoice};
 pub use cast::{CastSection, InboxSection};
+pub use changes::{Applies, Change};
 pub use default_paths::{NoDefaultPath, config_file, state_directory};
 pub use drop_box::DropBoxSection;
 pub use files::{AcceptSection, FilesSection, OfferSection};
-pub use interfaces::{InterfaceRuleSection, InterfacesSection, PolicySection, Price};
+pub use interfaces::{
+    InterfaceRuleSection, InterfacesSection, PolicySection, Price, change_policy, parse_cap,
+    parse_price, parse_rate_limit,
+};
 pub use measure::MeasureSection;
 pub use oracle_measure::{OracleMeasureSection, ScheduleName, Share};
 pub use problem::{ConfigError, Problem};
@@ -43,7 +48,18 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     path::Path,
 };
+use thalweg_mesh::reach::ReachMode;
 use thalweg_wire::mesh::PORT;
+
+/// The beginning of [`Config::template`].
+const TEMPLATE_HEAD: &str = "\
+# Thalweg: the settings of a node.
+#
+# Every key is optional. Lines such as `# key = value` show the defaults, or an example if a key has no default: remove
+# the `# ` and change the value. Values have a unit: \"5 s\", \"40 Mbit/s\", \"64 kB\". `thalweg config check` reports all
+# mistakes, `thalweg config reload` applies changes while the node runs.
+
+";
 
 /// The settings of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -52,6 +68,8 @@ pub struct Config {
     /// The addresses of the mesh's port; by default all addresses of both families.
     #[serde(deserialize_with = "text::list")]
     pub listen: Vec<SocketAddr>,
+    /// Whether relays lead others to this node, because they cannot dial it.
+    pub reach: ReachMode,
     pub relay: RelaySection,
     pub measure: MeasureSection,
     /// Submissions with a deadline.
@@ -86,6 +104,7 @@ impl Default for Config {
             [SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)), (Ipv6Addr::UNSPECIFIED, PORT).into()];
         Self {
             listen: all.into(),
+            reach: ReachMode::default(),
             relay: RelaySection::default(),
             measure: MeasureSection::default(),
             files: FilesSection::default(),
@@ -167,5 +186,15 @@ impl Config {
     /// A file with all keys, each explained and with its default; keys without a default are commented out.
     pub fn example() -> &'static str {
         include_str!("example.toml")
+    }
+
+    /// A file to begin with: [`Config::example`] with all values commented out, so that a later version's defaults
+    /// apply.
+    pub fn template() -> String {
+        let is_value =
+            |line: &str| line.starts_with(|c: char| c.is_ascii_lowercase()) && line.contains(" = ");
+        let mark = |line: &str| format!("{}{line}\n", if is_value(line) { "# " } else { "" });
+        let (_, settings) = Self::example().split_once("\n\n").unwrap_or_default();
+        TEMPLATE_HEAD.to_owned() + &settings.lines().map(mark).collect::<String>()
     }
 }

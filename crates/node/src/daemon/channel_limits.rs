@@ -25,6 +25,8 @@ pub struct ChannelLimits {
     bond: FairSlots<PeerKey>,
     probe: FairSlots<PeerKey>,
     stream: FairSlots<PeerKey>,
+    doctor: FairSlots<PeerKey>,
+    reach: FairSlots<PeerKey>,
     submit: FairSlots<PeerKey>,
     strangers: FairSlots<PeerKey>,
 }
@@ -48,6 +50,10 @@ impl Default for ChannelLimits {
             bond: room(2048, 160),
             probe: room(1024, 32),
             stream: room(2048, 128),
+            // One command opens up to ten at a time.
+            doctor: room(256, 16),
+            // Standing channels: one of each member, and those that become reverse connections within seconds.
+            reach: room(8192, 64),
             submit: room(1024, 64),
             // Many users may share an address, as at a university; a channel lasts for a few round trips.
             strangers: room(1024, 128),
@@ -72,6 +78,8 @@ impl ChannelLimits {
             (Protocol::Bond, _) => &self.bond,
             (Protocol::Probe, _) => &self.probe,
             (Protocol::Stream, _) => &self.stream,
+            (Protocol::Doctor, _) => &self.doctor,
+            (Protocol::Reach, _) => &self.reach,
             (Protocol::Submit, Some(_)) => &self.submit,
             (Protocol::Submit, None) => &self.strangers,
         };
@@ -108,6 +116,8 @@ mod tests {
             (Protocol::Bond, 160),
             (Protocol::Probe, 32),
             (Protocol::Stream, 128),
+            (Protocol::Doctor, 16),
+            (Protocol::Reach, 64),
             (Protocol::Submit, 128),
         ];
         let rooms = ChannelLimits::default();

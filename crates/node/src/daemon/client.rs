@@ -1,6 +1,6 @@
 //! The client of the local API, for the command line.
 
-use super::{NodeStatus, PageLink};
+use super::{NodeStatus, PageLink, ReloadReply};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -16,7 +16,8 @@ use thalweg_mesh::service::Control;
 use thalweg_probe::carrier::CarrierReport;
 use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
 use thalweg_wire::mesh::{
-    ApiError, RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply, TokenRequest,
+    AddressesReply, AddressesRequest, ApiError, RevokeReply, RevokeRequest, Roster, StatusReply,
+    TokenReply, TokenRequest,
 };
 use thiserror::Error;
 use tokio::{net::UnixStream, time::timeout};
@@ -106,6 +107,22 @@ impl LocalClient {
     /// [`LocalError`].
     pub async fn page_link(&self) -> Result<PageLink, LocalError> {
         self.ask(Method::POST, "/v1/page/links", &()).await
+    }
+
+    /// Ends all sessions of the page and replaces the API's token.
+    ///
+    /// # Errors
+    /// [`LocalError`].
+    pub async fn revoke_page(&self) -> Result<(), LocalError> {
+        self.ask_without_reply(Method::POST, "/v1/page/revoke").await
+    }
+
+    /// Makes the node read its settings again.
+    ///
+    /// # Errors
+    /// [`LocalError`]; the node then keeps its former settings.
+    pub async fn reload(&self) -> Result<ReloadReply, LocalError> {
+        self.ask(Method::POST, "/v1/reload", &()).await
     }
 
     pub(super) async fn connect(&self) -> Result<UnixStream, LocalError> {
@@ -209,6 +226,13 @@ impl Control for LocalClient {
 
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
         Box::pin(async move { Ok(self.ask(Method::POST, "/v1/revoke", &request).await?) })
+    }
+
+    fn set_addresses(
+        &self,
+        request: AddressesRequest,
+    ) -> BoxFuture<'_, Result<AddressesReply, ApiError>> {
+        Box::pin(async move { Ok(self.ask(Method::POST, "/v1/addresses", &request).await?) })
     }
 
     fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {

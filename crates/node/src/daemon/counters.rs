@@ -67,7 +67,7 @@ impl StrangerKind {
 }
 
 /// The protocols that a node can serve.
-const SERVED: [Protocol; 10] = [
+const SERVED: [Protocol; 12] = [
     Protocol::Api,
     Protocol::Join,
     Protocol::Relay,
@@ -78,6 +78,8 @@ const SERVED: [Protocol; 10] = [
     Protocol::Bond,
     Protocol::Probe,
     Protocol::Stream,
+    Protocol::Doctor,
+    Protocol::Reach,
 ];
 
 const fn label(protocol: Protocol) -> Label {
@@ -97,6 +99,8 @@ pub const fn protocol_label(protocol: Protocol) -> &'static str {
         Protocol::Bond => "bond",
         Protocol::Probe => "probe",
         Protocol::Stream => "stream",
+        Protocol::Doctor => "doctor",
+        Protocol::Reach => "reach",
     }
 }
 

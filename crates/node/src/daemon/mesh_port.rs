@@ -6,6 +6,8 @@
 //!                                                          ├ object: thalweg_files
 //!                                                          ├ cast: thalweg_cast
 //!                                                          ├ stream: thalweg_stream
+//!                                                          ├ doctor: thalweg_doctor
+//!                                                          ├ reach: thalweg_relay
 //!                                                          ├ submit: thalweg_dropbox, strangers as well
 //!                                                          └ api, join: the oracle, where one is
 //! ```
@@ -33,7 +35,7 @@ use thalweg_base::{
     budget::PeerKey, costly::Turns, peer_source::source_of, throttle::Throttle, watched::watched,
 };
 use thalweg_mesh::service::{ApiService, Caller, MemberService, SubmitService};
-use thalweg_mesh::{Membership, MeshPeer};
+use thalweg_mesh::{Membership, MeshPeer, reach::ReverseConnection};
 use thalweg_net::legs::Legs;
 use thalweg_net::{
     SocketOptions, TcpInfo,
@@ -42,6 +44,7 @@ use thalweg_net::{
 use tokio::{
     net::{TcpListener, TcpStream},
     runtime::Handle,
+    sync::mpsc,
     time::{sleep, timeout},
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -74,6 +77,11 @@ pub struct Services {
     pub probe: Option<Arc<dyn MemberService>>,
     /// Live media; `None`: this node takes part in none.
     pub stream: Option<Arc<dyn MemberService>>,
+    /// Checks that another member asks for; `None`: this node answers none.
+    pub doctor: Option<Arc<dyn MemberService>>,
+    /// Members that cannot be dialled stand here, if this node relays; `None`: others cannot test whether they can dial
+    /// this node.
+    pub reach: Option<Arc<dyn MemberService>>,
     /// Drop boxes; `None`: this node has none.
     pub submit: Option<Arc<dyn SubmitService>>,
 }
@@ -90,8 +98,10 @@ impl Services {
         let bond = self.bond.iter().map(|_| Protocol::Bond);
         let probe = self.probe.iter().map(|_| Protocol::Probe);
         let stream = self.stream.iter().map(|_| Protocol::Stream);
+        let doctor = self.doctor.iter().map(|_| Protocol::Doctor);
+        let reach = self.reach.iter().map(|_| Protocol::Reach);
         let members = measure.chain(files).chain(probe).chain(submit).chain(cast).chain(bond);
-        relay.chain(oracle).chain(members).chain(stream).collect()
+        relay.chain(oracle).chain(members).chain(stream).chain(doctor).chain(reach).collect()
     }
 }
 
@@ -147,6 +157,20 @@ impl MeshPort {
                 accepted = listener.accept() => match accepted {
                     Ok((tcp, from)) => self.accept(tcp, from),
                     Err(e) => self.handle_accept_error(&e).await,
+                },
+            }
+        }
+    }
+
+    /// Serves connections that this node opened to its relays because others asked for it, until
+    /// [`ShutdownSignals::stop`].
+    pub async fn receive(self: Arc<Self>, mut connections: mpsc::Receiver<ReverseConnection>) {
+        loop {
+            tokio::select! {
+                () = self.ends.stop.cancelled() => return,
+                connection = connections.recv() => match connection {
+                    Some(ReverseConnection { tcp, from }) => self.accept(tcp, from),
+                    None => return,
                 },
             }
         }
@@ -244,6 +268,12 @@ impl MeshPort {
             }
             (Protocol::Stream, Some(peer), Services { stream: Some(stream), .. }) => {
                 self.transfer(Protocol::Stream, stream.serve(channel, peer, from), held);
+            }
+            (Protocol::Doctor, Some(peer), Services { doctor: Some(doctor), .. }) => {
+                self.transfer(Protocol::Doctor, doctor.serve(channel, peer, from), held);
+            }
+            (Protocol::Reach, Some(peer), Services { reach: Some(reach), .. }) => {
+                self.transfer(Protocol::Reach, reach.serve(channel, peer, from), held);
             }
             // The handshake has checked whether a stranger may submit.
             (Protocol::Submit, peer, Services { submit: Some(submit), .. }) => {

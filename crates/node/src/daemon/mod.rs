@@ -23,9 +23,12 @@ mod local_socks;
 mod mesh_port;
 mod metrics;
 mod oracle_down;
+mod reload;
 mod status;
+#[cfg(feature = "otel")]
+mod traces;
 
-pub use api::{ApiConfig, Documents, NoDocuments, PageLink, bind as bind_local};
+pub use api::{ApiConfig, Documents, NoDocuments, PageLink, PathDocument, bind as bind_local};
 pub use client::{LocalClient, LocalError};
 pub use counters::Counts;
 pub use error::DaemonError;
@@ -34,6 +37,7 @@ pub use jobs_client::{JobChange, JobChanges, JobList};
 pub use local_socks::LocalRoutes;
 pub use mesh_port::Services;
 pub use oracle_down::OracleDown;
+pub use reload::{NoReload, Reload, ReloadReply};
 pub use status::{NodeStatus, OracleStatus, RosterStatus, roster_status};
 
 use api::{ApiParts, Doors};
@@ -55,6 +59,7 @@ use thalweg_base::log::{Event, Log};
 use thalweg_jobs::Jobs;
 use thalweg_mesh::{
     Membership,
+    reach::{ReachView, ReverseConnection},
     service::{Control, SubmitService},
 };
 use thalweg_net::{
@@ -68,6 +73,7 @@ use thalweg_units::NodeId;
 use thalweg_wire::{Signer as _, mesh::Name};
 use tokio::{
     net::TcpListener,
+    sync::mpsc,
     task::{JoinSet, spawn_blocking},
     time::{sleep, timeout},
 };
@@ -131,11 +137,22 @@ pub struct Node {
     pub jobs: Option<Jobs>,
     /// Makes what the API shows of paths and interfaces.
     pub documents: Arc<dyn Documents>,
+    /// Reads the settings again.
+    pub settings: Arc<dyn Reload>,
     /// Metrics of the services; the daemon adds its own.
     pub registry: Registry,
     /// Records the bytes that transfers move to members; `None`: nobody needs them.
     pub legs: Option<Legs>,
+    /// How others reach this node if they cannot dial it; `None`: they dial it.
+    pub reach: Option<NodeReach>,
     pub log: Log,
+}
+
+/// The connections that a node opens because others cannot dial it.
+#[derive(Debug)]
+pub struct NodeReach {
+    pub connections: mpsc::Receiver<ReverseConnection>,
+    pub view: ReachView,
 }
 
 /// A daemon that is bound to its addresses; needs a tokio runtime.
@@ -148,6 +165,7 @@ pub struct Daemon {
     doors: Doors,
     socket: PathBuf,
     socks: Option<SocksListener>,
+    reverse: Option<mpsc::Receiver<ReverseConnection>>,
     drain: Duration,
 }
 
@@ -174,7 +192,9 @@ impl Daemon {
     /// [`DaemonError`].
     pub async fn bind(config: DaemonConfig, node: Node) -> Result<Self, DaemonError> {
         let Node { name, key, membership, services, control, jobs, documents, .. } = node;
+        let settings = node.settings;
         let (mut registry, legs, log) = (node.registry, node.legs, node.log);
+        let (reverse, reach) = node.reach.map(|reach| (reach.connections, reach.view)).unzip();
         let (listeners, bound) = bind_mesh(&config, &log)?;
         let metrics = match config.metrics {
             Some(address) => Some(listen_local("metrics", address)?),
@@ -195,6 +215,8 @@ impl Daemon {
             stream: services.stream.clone(),
             probe: services.probe.clone(),
             measure: services.measure.clone(),
+            standing: services.reach.clone(),
+            reach,
             counters: counters.clone(),
             listen: bound,
             duties: duties(&membership, &key.id()),
@@ -219,17 +241,17 @@ impl Daemon {
             ends: ShutdownSignals::default(),
         });
         let socks = bind_socks(config.socks, &subject, &door.log).await?;
-        let loopback = bind_api(config.api, &door.log)?;
+        let loopback = bind_api(config.api, &door.log).await?;
         // Last, so that a start that fails for another reason takes no socket away.
         let socket = config.socket;
         let bound = bind_local(&socket);
         let local =
             bound.map_err(|source| DaemonError::Socket { socket: socket.clone(), source })?;
         let stop = door.ends.stop.clone();
-        let parts = ApiParts { sources: subject, jobs, documents, stop };
+        let parts = ApiParts { sources: subject, jobs, documents, settings, stop };
         let doors = Doors::new(parts, local, loopback, &door.log);
         let (registry, drain) = (Arc::new(registry), config.drain);
-        Ok(Self { door, listeners, metrics, registry, doors, socket, socks, drain })
+        Ok(Self { door, listeners, metrics, registry, doors, socket, socks, reverse, drain })
     }
 
     /// The addresses of the mesh's port, with the ports that were chosen.
@@ -262,11 +284,17 @@ impl Daemon {
         shutdown: impl Future<Output = ()>,
         at_once: impl Future<Output = ()>,
     ) -> Summary {
-        let Self { door, listeners, metrics, registry, doors, socket, socks, drain } = self;
+        let Self { door, listeners, metrics, registry, doors, socket, socks, reverse, drain } =
+            self;
         let ends = door.ends.clone();
         let mut tasks = JoinSet::new();
         for listener in listeners {
             tasks.spawn(Arc::clone(&door).listen(listener));
+        }
+        #[cfg(feature = "otel")]
+        begin_traces(&mut tasks, &doors.api, &door.log);
+        if let Some(reverse) = reverse {
+            tasks.spawn(Arc::clone(&door).receive(reverse));
         }
         tasks.spawn(doors.serve());
         tasks.spawn(return_free_memory());
@@ -296,6 +324,18 @@ impl Daemon {
         let strangers = door.counters.counts().strangers;
         door.log.put(Event::new("stopped").with("strangers", strangers).with("cut", cut));
         Summary { strangers, cut }
+    }
+}
+
+/// Exports traces of jobs, if the environment asks for it.
+#[cfg(feature = "otel")]
+fn begin_traces(tasks: &mut JoinSet<()>, api: &api::Api, log: &Log) {
+    match (traces::exporter(api.sources.name.as_str()), api.jobs.clone()) {
+        (Ok(Some(exporter)), Some(jobs)) => {
+            tasks.spawn(traces::export(jobs, exporter, log.clone()));
+        }
+        (Err(why), _) => log.put(Event::new("no_traces").with("why", why)),
+        _ => {}
     }
 }
 
@@ -354,7 +394,7 @@ fn bind_mesh(
 }
 
 /// Binds the API's port on loopback; otherwise says why there is none. An optional one may be taken, which is logged.
-fn bind_api(
+async fn bind_api(
     config: Option<ApiConfig>,
     log: &Log,
 ) -> Result<Result<(ApiConfig, TcpListener), String>, DaemonError> {
@@ -363,13 +403,17 @@ fn bind_api(
     let at = config.listen;
     match listen_local("[api] listen", at) {
         Ok(listener) => Ok(Ok((config, listener))),
-        Err(DaemonError::Listen { source, .. })
-            if config.is_optional && source.kind() == io::ErrorKind::AddrInUse =>
+        Err(DaemonError::Listen { what, address, source })
+            if source.kind() == io::ErrorKind::AddrInUse =>
         {
-            let why = format!(
-                "the page is off: another program, perhaps another node, uses {at}; set `[api] \
-                 listen` in the settings to another port and restart the node"
-            );
+            let is_optional = config.is_optional;
+            let taken = spawn_blocking(move || api::port_is_taken(&config)).await;
+            let taken = taken.unwrap_or_else(|_| source.to_string());
+            if !is_optional {
+                let source = io::Error::new(source.kind(), taken);
+                return Err(DaemonError::Listen { what, address, source });
+            }
+            let why = format!("the page is off: {taken}");
             log.put(Event::new("no_page").with("at", at).with("why", &why));
             Ok(Err(why))
         }

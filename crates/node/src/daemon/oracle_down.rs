@@ -23,7 +23,8 @@ use thalweg_mesh::Membership;
 use thalweg_mesh::service::{ApiService, Caller, Control};
 use thalweg_net::channel::{Channel, Protocol};
 use thalweg_wire::mesh::{
-    ApiError, RevokeReply, RevokeRequest, RosterRank, StatusReply, TokenReply, TokenRequest,
+    AddressesReply, AddressesRequest, ApiError, RevokeReply, RevokeRequest, RosterRank,
+    StatusReply, TokenReply, TokenRequest,
 };
 use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 
@@ -145,6 +146,13 @@ impl Control for OracleDown {
     }
 
     fn revoke(&self, _: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
+        Box::pin(async { Err(self.error()) })
+    }
+
+    fn set_addresses(
+        &self,
+        _: AddressesRequest,
+    ) -> BoxFuture<'_, Result<AddressesReply, ApiError>> {
         Box::pin(async { Err(self.error()) })
     }
 

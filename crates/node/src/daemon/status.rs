@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_mesh::Membership;
+use thalweg_mesh::reach::ReachView;
 use thalweg_mesh::service::{Control, MemberService, SubmitService};
 use thalweg_units::{NodeId, WallTime, serde_duration};
 use thalweg_wire::mesh::{MemberStatus, Name, Role, StatusReply};
@@ -69,6 +70,10 @@ pub struct NodeStatus {
     /// Links that the measurement overlay measured, by outcome, and its bytes; null if it is off.
     #[serde(default)]
     pub overlay: serde_json::Value,
+    /// How others reach this node: `mode`, `way` (direct or relayed), `relays` with their round trips, `trouble`; and
+    /// `standing`, the members that stand here. Null before it is known.
+    #[serde(default)]
+    pub reach: serde_json::Value,
     /// Why the daemon should be restarted; `None` if it need not be.
     #[serde(default)]
     pub restart: Option<String>,
@@ -144,6 +149,10 @@ pub struct StatusSources {
     pub probe: Option<Arc<dyn MemberService>>,
     /// The prober, if the node measures.
     pub measure: Option<Arc<dyn MemberService>>,
+    /// The members that stand here because they cannot be dialled.
+    pub standing: Option<Arc<dyn MemberService>>,
+    /// How others reach this node.
+    pub reach: Option<ReachView>,
     pub counters: Counters,
     /// The addresses of its port.
     pub listen: Vec<SocketAddr>,
@@ -173,6 +182,7 @@ impl StatusSources {
             carrier: self.carrier(),
             calibration: self.part_of_probe_report("calibration"),
             overlay: self.measure.as_ref().map(|m| m.report()).unwrap_or_default(),
+            reach: self.reach(),
             restart: self.restart(),
         }
     }
@@ -186,6 +196,16 @@ impl StatusSources {
     fn part_of_probe_report(&self, what: &str) -> serde_json::Value {
         let report = self.probe.as_ref().map(|p| p.report());
         report.and_then(|mut report| Some(report.get_mut(what)?.take())).unwrap_or_default()
+    }
+
+    fn reach(&self) -> serde_json::Value {
+        let Some(view) = &self.reach else { return serde_json::Value::Null };
+        let mut report = serde_json::to_value(view.get()).unwrap_or_default();
+        let standing = self.standing.as_ref().map(|standing| standing.report());
+        if let Some(count) = standing.as_ref().and_then(|standing| standing.get("standing")) {
+            report["standing"] = count.clone();
+        }
+        report
     }
 
     fn restart(&self) -> Option<String> {

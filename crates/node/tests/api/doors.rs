@@ -1,13 +1,25 @@
 //! Who is let in, and who is not.
 
-use super::scene::Scene;
+use super::scene::{Scene, request_as};
+use http_body_util::BodyExt as _;
 use serde_json::json;
-use std::{net::TcpListener, os::unix::fs::PermissionsExt as _, time::Duration};
+use std::{
+    net::TcpListener,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::timeout,
 };
+
+/// A user of this host who is neither the node's nor root.
+const OTHER: u32 = 4242;
+
+/// The user that the kernel also reports for users without a number.
+const NOBODY: u32 = 65_534;
 
 #[tokio::test]
 async fn the_owner_needs_no_token_at_the_socket_and_programs_need_it_on_loopback() {
@@ -121,6 +133,101 @@ async fn strangers_that_connect_and_wait_keep_nobody_out() {
 }
 
 #[tokio::test]
+async fn another_user_of_the_host_can_use_neither_cookie_nor_token() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let scene = Scene::start().await;
+    let (cookie, bearer, link) = (scene.cookie().await, scene.bearer(), scene.link().await);
+    let cookie = format!("Cookie: {cookie}");
+    for user in [OTHER, NOBODY] {
+        let stolen = request_as(user, &scene, "/v1/jobs", &cookie).await;
+        assert!(stolen.starts_with("HTTP/1.1 401 "), "{stolen}");
+        let page = request_as(user, &scene, "/", &cookie).await;
+        assert!(page.starts_with("HTTP/1.1 401 ") && page.contains("thalweg page"), "{page}");
+        let token = format!("Authorization: {bearer}");
+        let refused = request_as(user, &scene, "/v1/jobs", &token).await;
+        assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
+        assert!(refused.contains("wrong_user"), "{refused}");
+    }
+    assert!(request_as(0, &scene, "/v1/jobs", &cookie).await.starts_with("HTTP/1.1 200 "));
+    // A link can be given to another user, whose session it then opens: not even root can use that one.
+    let entered = request_as(OTHER, &scene, &link, "X: y").await;
+    assert!(entered.starts_with("HTTP/1.1 303 "), "{entered}");
+    let theirs = entered.lines().find_map(|line| line.strip_prefix("set-cookie: ")).unwrap();
+    let theirs = format!("Cookie: {}", theirs.split(';').next().unwrap());
+    assert!(request_as(OTHER, &scene, "/v1/jobs", &theirs).await.starts_with("HTTP/1.1 200 "));
+    assert!(request_as(0, &scene, "/v1/jobs", &theirs).await.starts_with("HTTP/1.1 401 "));
+    scene.end().await;
+}
+
+/// Connections that another user opened and keeps open.
+struct Crowd(Child);
+
+impl Crowd {
+    /// Opens more than a user has places, as this user.
+    async fn of(user: u32, scene: &Scene) -> Self {
+        let port = scene.api.unwrap().port();
+        let script = format!(
+            "for n in $(seq 20); do exec {{fd}}<>/dev/tcp/127.0.0.1/{port}; done; echo; read -r"
+        );
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &script]).uid(user).gid(user).current_dir("/");
+        bash.stdin(Stdio::piped()).stdout(Stdio::piped());
+        tokio::task::spawn_blocking(move || {
+            let mut child = bash.spawn().unwrap();
+            let mut line = [0];
+            let output = child.stdout.as_mut().unwrap();
+            std::io::Read::read_exact(output, &mut line).unwrap();
+            Self(child)
+        })
+        .await
+        .unwrap()
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        // Its standard input is closed by this, which ends it.
+        drop(self.0.stdin.take());
+        _ = self.0.wait();
+    }
+}
+
+#[tokio::test]
+async fn other_users_cannot_crowd_out_the_owner_or_each_other() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can become another user");
+        return;
+    }
+    let scene = Scene::start().await;
+    let mut crowds = Vec::new();
+    for user in OTHER..OTHER + 5 {
+        crowds.push(Crowd::of(user, &scene).await);
+    }
+    // All of these places are young, so that none could be taken from its user without a share of one's own.
+    let text = request_as(OTHER + 9, &scene, "/v1/jobs", "X: y").await;
+    assert!(text.starts_with("HTTP/1.1 401 "), "{text}");
+    assert_eq!(scene.get("/v1/jobs").await.status, 200);
+    drop(crowds);
+}
+
+#[tokio::test]
+async fn a_revocation_ends_open_streams_and_replaces_the_token() {
+    let scene = Scene::start().await;
+    let (mut events, old) = (scene.open("/v1/events", &[]).await.into_body(), scene.bearer());
+    let host = scene.host();
+    scene.send("POST", "/v1/page/revoke", None).await.refusal(403, "socket_only");
+    assert_eq!(scene.at_socket("POST", "/v1/page/revoke").await.status, 204);
+    let ended = async { while let Some(Ok(_)) = events.frame().await {} };
+    timeout(Duration::from_secs(20), ended).await.unwrap();
+    let headers = [("host", &*host), ("authorization", &*old)];
+    scene.raw("GET", "/v1/jobs", &headers, "").await.refusal(401, "unauthorized");
+    assert_eq!(scene.get("/v1/jobs").await.status, 200, "the file has the new one");
+}
+
+#[tokio::test]
 async fn a_default_port_that_is_taken_is_said_and_the_node_runs_without() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = taken.local_addr().unwrap();
@@ -131,5 +238,8 @@ async fn a_default_port_that_is_taken_is_said_and_the_node_runs_without() {
     let refused = scene.at_socket("POST", "/v1/page/links").await;
     let message = refused.refusal(503, "no_page");
     assert!(message.contains(&at.to_string()) && message.contains("[api] listen"), "{message}");
+    let holder = format!("process {} (", std::process::id());
+    assert!(message.contains(&holder), "{message}");
+    scene.at_socket("POST", "/v1/page/revoke").await.refusal(503, "no_page");
     assert_eq!(scene.at_socket("GET", "/v1/status").await.status, 200);
 }

@@ -64,7 +64,19 @@ async fn what_the_node_does_not_have_is_refused_with_its_own_code() {
     let scene = Scene::start().await;
     scene.get("/v1/roster").await.refusal(404, "no_roster");
     scene.get("/v1/interfaces").await.refusal(404, "no_interfaces");
-    assert_eq!(scene.get("/v1/paths").await.json()["candidates"], json!([]));
+    assert_eq!(scene.get("/v1/paths").await.json(), json!({ "paths": null, "candidates": [] }));
+    let matrix = scene.get("/v1/paths/matrix").await;
+    assert_eq!((matrix.status, matrix.header("content-type")), (200, "application/octet-stream"));
+    let (host, bearer, etag) = (scene.host(), scene.bearer(), matrix.header("etag"));
+    let headers = [("host", &*host), ("authorization", &*bearer), ("if-none-match", etag)];
+    let again = scene.raw("GET", "/v1/paths/matrix", &headers, "").await;
+    assert_eq!((again.status, again.body.len(), again.header("etag")), (304, 0, etag));
+    let since = format!("/v1/paths/matrix?since={}", etag.trim_matches('"'));
+    let changes = scene.get(&since).await;
+    assert!(
+        changes.status == 200 && String::from_utf8_lossy(&changes.body).contains("\"changed\":0"),
+        "{changes:?}"
+    );
     assert_eq!(scene.get("/v1/drop-boxes").await.json(), Value::Null);
     assert_eq!(scene.get("/v1/carrier").await.json(), Value::Null);
     scene.get("/v1/oracle").await.refusal(502, "oracle_down");

@@ -5,6 +5,7 @@
 mod doors;
 mod errors;
 mod events;
+mod interfaces;
 mod jobs;
 mod page;
 mod scene;

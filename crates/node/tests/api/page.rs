@@ -5,7 +5,7 @@ use serde_json::json;
 
 impl Scene {
     /// The path of a new link.
-    async fn link(&self) -> String {
+    pub async fn link(&self) -> String {
         let link = self.at_socket("POST", "/v1/page/links").await;
         assert_eq!(link.status, 200, "{link:?}");
         let url = link.json()["url"].as_str().unwrap().to_owned();
@@ -78,7 +78,7 @@ async fn a_browser_without_a_session_is_told_how_to_get_one() {
     assert_eq!((locked.status, locked.header("content-type")), (401, "text/html; charset=utf-8"));
     assert!(locked.text().contains("<code>thalweg page</code>"), "{}", locked.text());
     assert!(!locked.text().contains("<script") && !locked.text().contains("style"));
-    for path in ["/app.js", "/app.css", "/favicon.svg", "/v1/openapi.json"] {
+    for path in ["/app.js", "/charts.js", "/app.css", "/favicon.svg", "/v1/openapi.json"] {
         scene.visit(path, &[]).await.refusal(401, "unauthorized");
     }
 }
@@ -90,6 +90,7 @@ async fn files_are_sent_once_and_all_replies_are_protected() {
     for (path, kind) in [
         ("/", "text/html; charset=utf-8"),
         ("/app.js", "text/javascript; charset=utf-8"),
+        ("/charts.js", "text/javascript; charset=utf-8"),
         ("/app.css", "text/css; charset=utf-8"),
         ("/favicon.svg", "image/svg+xml"),
     ] {

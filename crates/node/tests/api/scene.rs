@@ -13,7 +13,9 @@ use std::{
     convert::Infallible,
     fs,
     net::SocketAddr,
+    os::unix::process::CommandExt as _,
     path::PathBuf,
+    process::{Command, Stdio},
     sync::{Arc, mpsc::Receiver},
     time::Duration,
 };
@@ -23,9 +25,10 @@ use thalweg_jobs::{Jobs, JobsSettings};
 use thalweg_mesh::Membership;
 use thalweg_net::PrivateKey;
 use thalweg_node::daemon::{
-    ApiConfig, Daemon, DaemonConfig, Documents, HandshakeLimits, Node, OracleDown, Services,
-    Summary,
+    ApiConfig, Daemon, DaemonConfig, Documents, HandshakeLimits, NoReload, Node, OracleDown,
+    PathDocument, Services, Summary,
 };
+use thalweg_uplinks::interfaces::Change;
 use thalweg_wire::{Signer as _, mesh::ApiError};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -103,8 +106,10 @@ impl Scene {
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
             jobs: Some(Jobs::open(jobs, log.clone()).unwrap()),
             documents: Arc::new(FixedDocuments),
+            settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let token_file = dir.path().join("api.token");
@@ -249,17 +254,46 @@ pub async fn read_until(body: &mut Incoming, end: &str) -> String {
     text
 }
 
-/// Says what was asked for; of interfaces nothing is known.
+/// Says what was asked for; of interfaces nothing is known. Changes are answered as they came, and removing rules is
+/// refused.
 #[derive(Debug)]
 struct FixedDocuments;
 
 impl Documents for FixedDocuments {
-    fn paths(&self) -> BoxFuture<'_, Result<Value, ApiError>> {
-        Box::pin(async { Ok(json!({ "paths": null, "candidates": [] })) })
+    fn paths(&self) -> BoxFuture<'_, Result<PathDocument, ApiError>> {
+        let (age, valid_for) = (Duration::ZERO, Duration::from_secs(10));
+        let (paths, rest) = (None, json!({ "candidates": [] }));
+        Box::pin(async move { Ok(PathDocument { paths, rest, age, valid_for }) })
     }
 
     fn interfaces(&self) -> BoxFuture<'_, Result<Value, ApiError>> {
         let error = ApiError { code: "no_interfaces".into(), message: "cannot read them".into() };
         Box::pin(async { Err(error) })
     }
+
+    fn change_interfaces(&self, changes: Vec<Change>) -> BoxFuture<'_, Result<Value, ApiError>> {
+        Box::pin(async move {
+            match changes.as_slice() {
+                [Change::Unrule(_)] => {
+                    let message = "not changed: process 7: there is no rule".into();
+                    Err(ApiError { code: "not_changed".into(), message })
+                }
+                changes => Ok(json!(changes)),
+            }
+        })
+    }
+}
+
+/// Sends a GET request with this header as this user of the host. Returns the whole reply. Only root can.
+pub async fn request_as(user: u32, scene: &Scene, path: &str, header: &str) -> String {
+    let at = scene.api.unwrap();
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: {at}\r\n{header}\r\nConnection: close\r\n\r\n");
+    let script =
+        format!("exec 3<>/dev/tcp/{}/{}; printf %s \"$1\" >&3; cat <&3", at.ip(), at.port());
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script, "bash", &request]).uid(user).gid(user).current_dir("/");
+    bash.stdin(Stdio::null());
+    let output = tokio::task::spawn_blocking(move || bash.output().unwrap()).await.unwrap();
+    String::from_utf8(output.stdout).unwrap()
 }

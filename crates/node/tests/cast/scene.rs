@@ -274,6 +274,7 @@ impl Scene {
             forwarding: Forwarding::default(),
             open: false,
             patience: Duration::from_secs(60),
+            limit: None,
             kept_in: self.path("kept"),
             dry_run: false,
         }

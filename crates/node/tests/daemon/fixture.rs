@@ -20,14 +20,15 @@ use thalweg_net::{
     channel::{Channel, Connector, Protocol},
 };
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, LocalClient, NoDocuments, Node, Services, Summary,
+    Daemon, DaemonConfig, HandshakeLimits, LocalClient, NoDocuments, NoReload, Node, Services,
+    Summary,
 };
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
     Signed, Signer as _,
     mesh::{
-        ApiError, Member, RevokeReply, RevokeRequest, Role, Roster, StatusReply, TokenReply,
-        TokenRequest,
+        AddressesReply, AddressesRequest, ApiError, Member, RevokeReply, RevokeRequest, Role,
+        Roster, StatusReply, TokenReply, TokenRequest,
     },
 };
 use tokio::{
@@ -98,14 +99,18 @@ impl Fixture {
                 cast: Some(Arc::new(Echo)),
                 bond: None,
                 stream: None,
+                doctor: None,
                 probe: None,
                 submit: None,
+                reach: None,
             },
             control: Arc::new(FarOracle),
             jobs: None,
             documents: Arc::new(NoDocuments),
+            settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let socket = config.socket.clone();
@@ -254,6 +259,14 @@ impl Control for FarOracle {
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
         let message = format!("no member is called {}", request.member);
         Box::pin(async { Err(ApiError { code: "unknown_member".into(), message }) })
+    }
+
+    fn set_addresses(
+        &self,
+        request: AddressesRequest,
+    ) -> BoxFuture<'_, Result<AddressesReply, ApiError>> {
+        let message = format!("{} addresses", request.addresses.len());
+        Box::pin(async { Err(ApiError { code: "unreachable".into(), message }) })
     }
 
     fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {

@@ -18,7 +18,8 @@ use thalweg_dropbox::{
 use thalweg_mesh::{Membership, service::SubmitService};
 use thalweg_net::{PrivateKey, channel::Connector};
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, Node as Served, OracleDown, Services,
+    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, NoReload, Node as Served, OracleDown,
+    Services,
 };
 use thalweg_units::{NodeId, WallTime};
 use thalweg_wire::{
@@ -128,14 +129,18 @@ impl Host {
                 cast: None,
                 bond: None,
                 stream: None,
+                doctor: None,
                 probe: None,
+                reach: None,
                 submit,
             },
             control: Arc::new(OracleDown::new(membership, "it is elsewhere")),
             jobs: None,
             documents: Arc::new(NoDocuments),
+            settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let daemon = Daemon::bind(config, served).await.unwrap();

@@ -125,6 +125,7 @@ impl Scene {
             inventory: Arc::new(inventory),
             land,
             events: self.events.clone(),
+            connections: Default::default(),
             stop: Default::default(),
         }
     }

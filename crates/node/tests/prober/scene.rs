@@ -17,7 +17,8 @@ use thalweg_base::{
 use thalweg_mesh::{Membership, OracleClient, service::MemberService};
 use thalweg_net::PrivateKey;
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, Node as Served, OracleDown, Services,
+    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, NoReload, Node as Served, OracleDown,
+    Services,
 };
 use thalweg_probe::prober::{ProbeBudget, Prober};
 use thalweg_units::{ByteSize, Rate, WallTime};
@@ -121,8 +122,10 @@ impl Node {
             cast: None,
             bond: None,
             stream: None,
+            doctor: None,
             probe: None,
             submit: None,
+            reach: None,
         };
         let config = DaemonConfig {
             riding: None,
@@ -143,8 +146,10 @@ impl Node {
             control: down,
             jobs: None,
             documents: Arc::new(NoDocuments),
+            settings: Arc::new(NoReload),
             registry: Default::default(),
             legs: None,
+            reach: None,
             log,
         };
         let daemon = Daemon::bind(config, served).await.unwrap();

@@ -279,6 +279,7 @@ impl Scene {
             inventory,
             land: land.clone(),
             events: self.events.clone(),
+            connections: Default::default(),
             stop: Default::default(),
         };
         (context, land)

@@ -35,7 +35,9 @@ fn status(error: &OracleError) -> StatusCode {
             StatusCode::NOT_FOUND
         }
         Refusal::Method => StatusCode::METHOD_NOT_ALLOWED,
-        Refusal::RateLimited(_) | Refusal::Waiting(_) => StatusCode::TOO_MANY_REQUESTS,
+        Refusal::RateLimited(_) | Refusal::ChangesTooOften(_) | Refusal::Waiting(_) => {
+            StatusCode::TOO_MANY_REQUESTS
+        }
         Refusal::NameTaken(_)
         | Refusal::KeyTaken(_)
         | Refusal::Full(_)
@@ -58,7 +60,9 @@ fn status(error: &OracleError) -> StatusCode {
 /// How long to wait before a retry; `None` if a retry is pointless.
 fn retry_after(error: &OracleError) -> Option<Duration> {
     match error {
-        OracleError::Refused(Refusal::RateLimited(wait)) => Some(*wait),
+        OracleError::Refused(Refusal::RateLimited(wait) | Refusal::ChangesTooOften(wait)) => {
+            Some(*wait)
+        }
         OracleError::Refused(Refusal::Waiting(_) | Refusal::Crowded | Refusal::Stopping)
         | OracleError::Store(_) => Some(Duration::from_secs(5)),
         _ => None,

@@ -21,7 +21,9 @@ use axum::{
 };
 use serde::de::DeserializeOwned;
 use std::future::Future;
-use thalweg_wire::mesh::{JoinReply, RevokeReply, StatusReply, TokenReply};
+use thalweg_wire::mesh::{
+    AddressesReply, AddressesRequest, JoinReply, ReachReply, RevokeReply, StatusReply, TokenReply,
+};
 use tokio::time::{sleep, timeout};
 
 type Answer<T> = Result<Json<T>, OracleError>;
@@ -33,6 +35,8 @@ pub(crate) fn router(oracle: Oracle) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/tokens", post(tokens))
         .route("/v1/revoke", post(revoke))
+        .route("/v1/addresses", post(addresses))
+        .route("/v1/reach", post(reach))
         .route("/v1/measure/orders", get(measure::orders))
         .route("/v1/measure/reports", post(measure::reports))
         .route("/v1/candidates", get(measure::candidates))
@@ -115,6 +119,22 @@ async fn revoke(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Ans
     oracle.registry().authorise(&caller, Access::Admin)?;
     let request = read_body(body).await?;
     to_the_end(async move { oracle.revoke(&caller, request).await }).await
+}
+
+async fn addresses(
+    State(oracle): State<Oracle>,
+    caller: Caller,
+    body: Body,
+) -> Answer<AddressesReply> {
+    oracle.registry().authorise(&caller, Access::Member)?;
+    let AddressesRequest { addresses } = read_body(body).await?;
+    to_the_end(async move { oracle.set_addresses(&caller, addresses).await }).await
+}
+
+async fn reach(State(oracle): State<Oracle>, caller: Caller, body: Body) -> Answer<ReachReply> {
+    oracle.registry().authorise(&caller, Access::Member)?;
+    let request = read_body(body).await?;
+    to_the_end(async move { oracle.set_reach(&caller, request).await }).await
 }
 
 /// Parses the body as JSON, whatever its content type.

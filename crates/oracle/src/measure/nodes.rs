@@ -100,9 +100,7 @@ impl Nodes {
         let node = Node {
             key: member.principal(),
             name: member.name.clone(),
-            is_relay: member.is(Role::Relay)
-                && member.node.is_some()
-                && !member.addresses.is_empty(),
+            is_relay: member.is(Role::Relay) && member.node.is_some() && member.is_dialled(),
             is_oracle: member.is(Role::Oracle),
             is_member: true,
         };

@@ -7,6 +7,7 @@ mod connections;
 mod harness;
 mod join;
 mod processes;
+mod reach;
 mod roster;
 mod storage;
 mod strangers;

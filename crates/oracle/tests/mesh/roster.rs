@@ -5,7 +5,9 @@ use std::time::Duration;
 use thalweg_oracle::{Caller, Event};
 use thalweg_wire::{
     Signer as _,
-    mesh::{RevokeReply, RevokeRequest, Role, Rule, TokenRequest},
+    mesh::{
+        AddressesReply, AddressesRequest, RevokeReply, RevokeRequest, Role, Rule, TokenRequest,
+    },
 };
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -76,14 +78,29 @@ async fn the_oracles_own_addresses_are_published_when_they_change() {
     let mesh = Mesh::found().await;
     let new = vec!["oracle.example:7373".parse().unwrap()];
     let before = mesh.newest().version;
-    mesh.oracle.set_addresses(new.clone()).await.unwrap();
+    mesh.oracle.set_addresses(&Caller::Local, new.clone()).await.unwrap();
     let published = mesh.newest();
     assert!(published.version > before);
     assert_eq!(published.by_key(&mesh.founder.node.id()).unwrap().addresses, new);
     assert_eq!(mesh.token().await.addresses, new);
-    mesh.oracle.set_addresses(new).await.unwrap();
+    mesh.oracle.set_addresses(&Caller::Local, new).await.unwrap();
     assert_eq!(mesh.newest(), published);
-    assert_eq!(mesh.oracle.set_addresses(Vec::new()).await.unwrap_err().code(), "role");
+    let none = mesh.oracle.set_addresses(&Caller::Local, Vec::new()).await;
+    assert_eq!(none.unwrap_err().code(), "role");
+}
+
+#[tokio::test]
+async fn a_member_without_the_role_relay_has_no_addresses() {
+    let mesh = Mesh::found().await;
+    let host = mesh.joined("ber").await;
+    let request = AddressesRequest { addresses: vec!["ber.example:7373".parse().unwrap()] };
+    let before = mesh.newest();
+    let answer = post(&mesh.oracle, host.caller(), "/v1/addresses", &request).await;
+    let refused = answer.result::<AddressesReply>().unwrap_err();
+    assert!(refused.message.contains("--role relay"), "{refused:?}");
+    let stranger = Host::new("x").caller();
+    let refused = post(&mesh.oracle, stranger, "/v1/addresses", &request).await.refusal();
+    assert_eq!((refused.1.as_str(), mesh.newest()), ("not_member", before));
 }
 
 async fn revoke(mesh: &Mesh, by: Caller, member: impl ToString) -> Result<RevokeReply, String> {

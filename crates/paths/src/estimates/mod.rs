@@ -27,6 +27,8 @@ pub struct Leg {
     pub rtt: Option<Duration>,
     /// p of ROMA's Eq. (1): the share of packets with which a loss event begins, 0 to 1.
     pub loss: Option<f64>,
+    /// How old the rate is; `None` if that is unknown.
+    pub age: Option<Duration>,
 }
 
 impl Estimates {
@@ -42,7 +44,8 @@ impl Estimates {
             // The cast truncates positive numbers.
             let rate = Some(Rate::from_bps(leg.planned_bps(since) as u64));
             let rtt = leg.rtt_s.and_then(|s| Duration::try_from_secs_f64(s).ok());
-            let known = Leg { rate, at_least: leg.at_least, rtt, loss: None };
+            let age = Some(leg.age + since);
+            let known = Leg { rate, at_least: leg.at_least, rtt, loss: None, age };
             estimates.legs.insert((from, to), known);
         }
         estimates
@@ -76,6 +79,11 @@ impl Estimates {
     /// Whether no leg is known.
     pub fn is_empty(&self) -> bool {
         self.legs.is_empty()
+    }
+
+    /// The legs: senders and receivers.
+    pub fn pairs(&self) -> impl Iterator<Item = (&Name, &Name)> {
+        self.legs.keys().map(|(from, to)| (from, to))
     }
 
     /// The members that occur in legs, with repetitions.
@@ -179,8 +187,9 @@ mod tests {
         assert_eq!(estimates.len(), 2);
         let rate = Some(Rate::from_mbps(40.0));
         let rtt = Some(Duration::from_millis(80));
-        let exact = Leg { rate, ..Leg::default() };
-        let bound = Leg { rate, at_least: true, rtt, loss: None };
+        let days = |days: u64| Some(Duration::from_secs(days * 86_400));
+        let exact = Leg { rate, age: days(13), ..Leg::default() };
+        let bound = Leg { rate, at_least: true, rtt, loss: None, age: days(1) };
         assert_eq!(estimates.leg(&name("a"), &name("b")), exact);
         assert_eq!(estimates.leg(&name("b"), &name("a")), bound);
         assert_eq!(estimates.rtt(&name("a"), &name("b")), rtt, "the way back's");

@@ -177,7 +177,7 @@ impl Overlay {
     /// Other members that run a node and have an address in the roster.
     fn members(&self) -> Vec<Name> {
         let Ok(roster) = self.dialer.roster() else { return Vec::new() };
-        let has_node = |member: &&Member| member.node.is_some() && !member.addresses.is_empty();
+        let has_node = |member: &&Member| member.node.is_some() && member.is_dialled();
         roster.members.iter().filter(has_node).map(|member| member.name.clone()).collect()
     }
 

@@ -41,7 +41,12 @@ pub(super) enum ProbeError {
 impl ProbeError {
     /// Whether no connection to the node could be made.
     pub fn is_unreachable(&self) -> bool {
-        matches!(self, Self::Open(OpenError::Dial(DialMemberError::Dial { .. })))
+        matches!(
+            self,
+            Self::Open(OpenError::Dial(
+                DialMemberError::Dial { .. } | DialMemberError::Relayed { .. }
+            ))
+        )
     }
 }
 

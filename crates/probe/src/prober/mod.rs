@@ -38,6 +38,7 @@ use log_limiter::LogLimiter;
 use orders::Orders;
 use outbox::Outbox;
 use pace::Pace;
+use parking_lot::Mutex;
 use prometheus_client::registry::Registry;
 use reporter::Reporter;
 use std::{
@@ -110,7 +111,7 @@ struct ProberShared {
     probe_budget: Arc<ProbeBudget>,
     counts: FlowCounts,
     /// The highest rate at which this node sends or receives for measurements.
-    max_rate: Option<Rate>,
+    max_rate: Mutex<Option<Rate>>,
     /// One permit: a second flow at the same time would halve both.
     lane: Arc<Semaphore>,
     /// What was observed of users' transfers, for the overlay.
@@ -147,7 +148,7 @@ impl Prober {
             connector,
             probe_budget,
             counts,
-            max_rate,
+            max_rate: Mutex::new(max_rate),
             lane: Arc::new(Semaphore::new(1)),
             transfers: broadcast::channel(TRANSFERS).0,
             legs: OnceLock::new(),
@@ -173,7 +174,13 @@ impl Prober {
 
     /// The highest rate at which this node sends for measurements.
     pub(crate) fn max_rate(&self) -> Option<Rate> {
-        self.0.max_rate
+        *self.0.max_rate.lock()
+    }
+
+    /// Changes the bytes of a day and the highest rate for measurements that begin from now on.
+    pub fn set_limits(&self, per_day: ByteSize, max_rate: Option<Rate>) {
+        self.0.probe_budget.set_per_day(per_day);
+        *self.0.max_rate.lock() = max_rate;
     }
 
     /// Sets where this node's own transfers are observed, and whether they are reported; only the first call has an
@@ -238,7 +245,7 @@ impl ProberShared {
 
     /// Whether a rate is the node's own limit rather than the path's.
     fn is_own_limit(&self, bps: f64) -> bool {
-        self.max_rate.is_some_and(|most| bps >= 0.9 * most.as_bps() as f64)
+        self.max_rate.lock().is_some_and(|most| bps >= 0.9 * most.as_bps() as f64)
     }
 }
 
@@ -297,7 +304,7 @@ impl ProberShared {
         limits: Limits,
     ) -> io::Result<Option<Verdict>> {
         let (tcp, early) = receive::accept(channel, limits).await?;
-        let pace = Pace::new(self.max_rate);
+        let pace = Pace::new(*self.max_rate.lock());
         // Charged also if the future is dropped meanwhile.
         let mut flow =
             ChargedFlow { flow: receive::Flow::new(tcp, &early, limits, pace), shared: self, peer };

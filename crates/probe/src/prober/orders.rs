@@ -163,7 +163,7 @@ impl Orders<'_> {
             Ok(channel) => channel,
             Err(why) => return unreached(&why),
         };
-        match send::send(channel, hello, || Pace::new(self.shared.max_rate)).await {
+        match send::send(channel, hello, || Pace::new(*self.shared.max_rate.lock())).await {
             Ok(sent) => {
                 self.shared.probe_budget.charge(key, sent.bytes);
                 self.outcome_of(order, &sent)
@@ -221,7 +221,7 @@ impl Orders<'_> {
             Some(key) if key == self.shared.key => {
                 Err(Unreached::Nobody("the member is this node itself"))
             }
-            Some(_) if member.addresses.is_empty() => {
+            Some(_) if !member.is_dialled() => {
                 Err(Unreached::Nobody("the member has no address in the roster"))
             }
             Some(key) => Ok((member, key)),
@@ -322,7 +322,7 @@ fn options(control: Option<&str>) -> Result<SocketOptions, Unreached> {
 async fn addresses(member: &Member) -> Result<Vec<SocketAddr>, Cause> {
     let mut all = Vec::new();
     let mut failed = Cause::NoAddress;
-    for destination in &member.addresses {
+    for destination in member.dialled_addresses() {
         match resolve(destination).await {
             Ok(found) => all.extend(found),
             Err(cause) => failed = cause,

@@ -5,7 +5,10 @@ use parking_lot::Mutex;
 use std::{
     io,
     path::PathBuf,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use thalweg_base::budget::{Budget, PeerKey, Purpose, Scope};
@@ -20,7 +23,8 @@ use thalweg_units::{ByteSize, NodeId};
 #[derive(Debug)]
 pub struct ProbeBudget {
     budget: Arc<Budget>,
-    per_day: ByteSize,
+    /// In bytes.
+    per_day: AtomicU64,
     day: Mutex<Day>,
     saved: Option<SavedCount>,
 }
@@ -43,6 +47,7 @@ impl ProbeBudget {
     /// Creates a budget of `per_day` bytes, counted in `budget`; the count ends with the process.
     pub fn new(budget: Arc<Budget>, per_day: ByteSize) -> Self {
         budget.set_limit(PROBE, Some(per_day));
+        let per_day = AtomicU64::new(per_day.as_bytes());
         Self { budget, per_day, day: Mutex::new(Day::new(today().0)), saved: None }
     }
 
@@ -68,11 +73,17 @@ impl ProbeBudget {
         probe_budget
     }
 
+    /// Changes the bytes of a day from now on; those that were spent today count.
+    pub fn set_per_day(&self, per_day: ByteSize) {
+        self.per_day.store(per_day.as_bytes(), Ordering::Relaxed);
+        self.budget.set_limit(PROBE, Some(per_day));
+    }
+
     /// The bytes left today.
     pub fn left(&self) -> ByteSize {
         self.begin_day_if_due(today().0, Instant::now());
         let spent = self.budget.spent(PROBE).as_bytes();
-        ByteSize::from_bytes(self.per_day.as_bytes().saturating_sub(spent))
+        ByteSize::from_bytes(self.per_day().as_bytes().saturating_sub(spent))
     }
 
     /// The number of the current day since 1970, or of a later day if the clock was ahead.
@@ -82,7 +93,7 @@ impl ProbeBudget {
 
     /// The most bytes of a day.
     pub fn per_day(&self) -> ByteSize {
-        self.per_day
+        ByteSize::from_bytes(self.per_day.load(Ordering::Relaxed))
     }
 
     /// Counts bytes that were moved to or from this node, within what was [`ProbeBudget::left`] before.

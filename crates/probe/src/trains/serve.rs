@@ -33,8 +33,11 @@ use thalweg_net::{
 };
 use thalweg_units::{NodeId, Rate, Time};
 use thalweg_wire::mesh::Name;
-use thalweg_wire::probe::{MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, ProbeRequest, Refusal};
+use thalweg_wire::probe::{
+    MAX_BLOCK, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, ProbeRequest, Refusal,
+};
 use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     sync::{Semaphore, SemaphorePermit},
     task::spawn_blocking,
@@ -268,12 +271,40 @@ impl TrainsShared {
                     let sent = self.send(open, peer.key(), request).await;
                     sent.map_or_else(NodeReply::Refused, NodeReply::Sent)
                 }
+                (ProbeRequest::Take { bytes } | ProbeRequest::Give { bytes }, _)
+                    if bytes as usize > MAX_BLOCK || self.pay(peer.key(), bytes).is_err() =>
+                {
+                    // The block may follow already, so nothing else can be read here.
+                    message::write(&mut channel, &NodeReply::Refused(Refusal::Budget)).await?;
+                    return Ok(trains);
+                }
+                (ProbeRequest::Take { bytes }, _) => {
+                    let mut block = vec![0; bytes as usize];
+                    timeout(FIRST, channel.read_exact(&mut block)).await??;
+                    NodeReply::Took(bytes)
+                }
+                (ProbeRequest::Give { bytes }, _) => {
+                    message::write(&mut channel, &NodeReply::Given(bytes)).await?;
+                    channel.write_all(&vec![0; bytes as usize]).await?;
+                    channel.flush().await?;
+                    next = asked(&mut channel, peer.key(), IDLE).await?;
+                    continue;
+                }
                 _ => NodeReply::Refused(Refusal::Session),
             };
             message::write(&mut channel, &told).await?;
             next = asked(&mut channel, peer.key(), IDLE).await?;
         }
         Ok(trains)
+    }
+
+    /// Charges bytes that are moved over a channel itself.
+    fn pay(&self, peer: NodeId, bytes: u32) -> Result<(), Refusal> {
+        if self.probe_budget.left().as_bytes() < u64::from(bytes) {
+            return Err(Refusal::Budget);
+        }
+        self.probe_budget.charge(peer, bytes.into());
+        Ok(())
     }
 
     async fn open(

@@ -90,7 +90,7 @@ impl<'a> Gate<'a> {
         if let Some(tag) = avoid.intersection(&us.tags).next() {
             return Err(Denial::AvoidsUs(tag.clone()));
         }
-        let on_one_host = us.addresses.iter().any(is_loopback);
+        let on_one_host = us.dialled_addresses().any(is_loopback);
         let resolved = Vec::new();
         Ok(Self { policy, roster, own, on_one_host, depth, next: None, avoid, rules, resolved })
     }
@@ -111,13 +111,25 @@ impl<'a> Gate<'a> {
         Ok(rules.fold(Quota::default(), |quota, rule| quota.tightest(rule.quota)))
     }
 
+    /// Checks that the client may be connected to this member, which has a standing channel to this relay.
+    ///
+    /// # Errors
+    /// [`Denial::Itself`], [`Denial::Avoids`], [`Denial::TooDeep`].
+    pub fn admit_member(&self, member: &Member) -> Result<(), Denial> {
+        self.check_member(member)?;
+        match self.depth >= MAX_DEPTH {
+            true => Err(Denial::TooDeep(self.depth.saturating_add(1))),
+            false => Ok(()),
+        }
+    }
+
     /// Checks before a look-up that some address with this port could be allowed.
     ///
     /// # Errors
     /// As [`Gate::admit`].
     pub fn check_port(&self, port: u16) -> Result<(), Denial> {
         let mut relays = self.roster.members.iter().filter(|m| is_dialled_by_members(m));
-        if relays.any(|m| m.addresses.iter().any(|at| at.port == port)) {
+        if relays.any(|m| m.dialled_addresses().any(|at| at.port == port)) {
             return Ok(());
         }
         self.policy.check_port(port).and_then(|()| self.check_rule_port(port))
@@ -128,7 +140,7 @@ impl<'a> Gate<'a> {
         let avoided = self.roster.members.iter().filter(|m| !m.tags.is_disjoint(&self.avoid));
         let hidden = |at: &Destination| matches!(at.host, Host::Name(_)) && at.port == asked.port;
         avoided
-            .flat_map(|m| m.addresses.iter().map(move |at| (at, m)))
+            .flat_map(|m| m.dialled_addresses().map(move |at| (at, m)))
             .filter(|(at, _)| hidden(at))
             .map(|(at, m)| (at.clone(), m))
             .collect()
@@ -266,7 +278,7 @@ fn canonical(to: SocketAddr) -> SocketAddr {
 }
 
 /// This relay's own entry in the roster.
-fn relay<'a>(roster: &'a Roster, own: &NodeId) -> Result<&'a Member, Denial> {
+pub(super) fn relay<'a>(roster: &'a Roster, own: &NodeId) -> Result<&'a Member, Denial> {
     let us = roster.members.iter().find(|m| m.node.as_ref() == Some(own));
     us.filter(|us| us.is(Role::Relay)).ok_or(Denial::NotRelay)
 }
@@ -283,7 +295,7 @@ fn roster_match(member: &Member, asked: &Destination, to: SocketAddr) -> RosterM
         (Host::Name(name), Host::Name(other)) if is_same(name, other) => RosterMatch::Named,
         _ => RosterMatch::Stranger,
     };
-    let there = member.addresses.iter().filter(|at| at.port == to.port());
+    let there = member.dialled_addresses().filter(|at| at.port == to.port());
     there.map(of).max().unwrap_or(RosterMatch::Stranger)
 }
 

@@ -14,16 +14,19 @@
 
 mod avoided_names;
 mod gate;
+mod reach;
 mod session;
 
 pub use gate::{AllowedAddress, Gate};
+pub use reach::{ReachService, ReverseError};
 
 use avoided_names::AvoidedNames;
+use reach::ReverseConnections;
 
 use super::{RelayConfig, RelayMetrics, Resolver, SharedResolver, quota::Quotas};
 use futures_util::future::BoxFuture;
 use std::{io, net::SocketAddr, sync::Arc};
-use thalweg_base::budget::Budget;
+use thalweg_base::{budget::Budget, live_settings::LiveSettings};
 use thalweg_base::{log::Log, peer_slots::PeerSlots};
 use thalweg_mesh::{Membership, MeshPeer, service::MemberService};
 use thalweg_net::channel::Channel;
@@ -37,7 +40,7 @@ pub struct MeshRelay(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     own: NodeId,
-    config: RelayConfig,
+    config: LiveSettings<RelayConfig>,
     membership: Membership,
     quotas: Quotas,
     metrics: RelayMetrics,
@@ -51,6 +54,8 @@ struct Shared {
     avoided: AvoidedNames,
     /// [`RelayConfig::resolver`], shared fairly.
     names: Arc<SharedResolver>,
+    /// Members that cannot be dialled, and clients that wait for them.
+    reverse: Arc<ReverseConnections>,
 }
 
 /// The most channels without a slot that get a refusal in SOCKS5. Further ones are closed at once. A tenth of the
@@ -84,7 +89,7 @@ impl MeshRelay {
             (PeerSlots::new(MAX_REFUSED, MAX_REFUSED / 4), AvoidedNames::default());
         let shared = Shared {
             own,
-            config,
+            config: LiveSettings::new(config),
             membership,
             quotas,
             metrics,
@@ -93,8 +98,22 @@ impl MeshRelay {
             refused,
             avoided,
             names,
+            reverse: Arc::default(),
         };
         Ok(Self(Arc::new(shared)))
+    }
+
+    /// Prepares other settings, which apply to connections that begin once the function that it returns was called;
+    /// `max_connections` stays as it is.
+    ///
+    /// # Errors
+    /// If the kernel does not list this host's addresses; nothing is changed.
+    pub fn prepare(&self, mut config: RelayConfig) -> io::Result<impl FnOnce() + Send + use<>> {
+        config.egress = config.egress.deny_this_host([config.listen])?;
+        config.resolver = Arc::clone(&self.0.names) as Arc<dyn Resolver>;
+        config.max_connections = self.0.config.get().max_connections;
+        let shared = Arc::clone(&self.0);
+        Ok(move || shared.config.set(config))
     }
 
     /// Serves one member's channel to its end and logs it.
@@ -113,6 +132,22 @@ impl MeshRelay {
     /// The relay's counts, for `thalweg status`.
     pub fn report(&self) -> serde_json::Value {
         self.0.metrics.report()
+    }
+
+    /// Members that cannot be dialled, and clients that wait for them.
+    fn reverse(&self) -> &Arc<ReverseConnections> {
+        &self.0.reverse
+    }
+
+    /// Whether the roster gives this node the role relay now.
+    fn has_role(&self) -> bool {
+        let roster = self.0.membership.current();
+        roster.is_some_and(|roster| gate::relay(&roster, &self.0.own).is_ok())
+    }
+
+    /// Whether the settings permit to dial an address that a member lists.
+    fn may_dial(&self, at: SocketAddr) -> bool {
+        self.0.config.get().egress.check_always_denied(at).is_ok()
     }
 }
 

@@ -2,14 +2,14 @@
 
 use super::{
     super::{
-        Refusal,
+        Refusal, RelayConfig,
         denial::Denial,
         handshake::{Handshake, NOWHERE},
         metrics::{self, Outcome},
         quota::{AdmittedConnection, OverQuota, today},
         session::leg_options,
     },
-    AllowedAddress, Gate, Shared,
+    AllowedAddress, Gate, ReverseError, Shared,
 };
 use socket2::SockRef;
 use std::{
@@ -21,12 +21,14 @@ use std::{
 };
 use thalweg_base::log::Event;
 use thalweg_mesh::{MeshPeer, Revoked, carrier_network::Network};
-use thalweg_net::pump::{self, Moved, ResetOnDrop, Stopped};
+use thalweg_net::pump::{self, Moved, ResetOnDrop, Stopped, Throttle, ThrottleFuture};
 use thalweg_net::{Cause, DialOptions, channel::Channel};
 use thalweg_units::NodeId;
 use thalweg_wire::{
     Destination,
-    mesh::{GO, GO_ACK, LegKind, Name, Preamble, RosterRank},
+    mesh::{
+        GO, GO_ACK, LegKind, Member, Name, Preamble, Roster, RosterRank, is_member_destination,
+    },
     socks5::{self, Reply},
 };
 use tokio::{
@@ -67,7 +69,33 @@ struct MemberSessionRecord {
 /// A channel's slot and quota, which it holds from before its first message to its end.
 struct Slot {
     ticket: AdmittedConnection,
+    /// That of the member that opened the second leg itself.
+    member: Option<AdmittedConnection>,
     _among_all: OwnedSemaphorePermit,
+}
+
+impl Slot {
+    /// The throttle of all who pay for the connection.
+    fn throttle(&self) -> Option<JointThrottle<'_>> {
+        let member = self.member.as_ref().and_then(AdmittedConnection::throttle);
+        let payers = [self.ticket.throttle(), member];
+        payers.iter().any(Option::is_some).then_some(JointThrottle(payers))
+    }
+}
+
+/// Lets the client and the member that opened the second leg pay alike.
+#[derive(Debug)]
+struct JointThrottle<'a>([Option<&'a dyn Throttle>; 2]);
+
+impl Throttle for JointThrottle<'_> {
+    fn take(&self, bytes: usize) -> ThrottleFuture<'_> {
+        Box::pin(async move {
+            for payer in self.0.iter().flatten() {
+                payer.take(bytes).await?;
+            }
+            Ok(())
+        })
+    }
 }
 
 /// An established second leg.
@@ -75,6 +103,8 @@ struct SecondLeg {
     destination: ResetOnDrop,
     /// The member at the destination, if the client named one and it is a relay or an oracle of the roster.
     next: Option<Name>,
+    /// The key of the member that opened the leg itself; its revocation ends the connection.
+    opener: Option<NodeId>,
     slot: Slot,
 }
 
@@ -179,11 +209,12 @@ fn take_slot(
     let _among_all = slot.map_err(|_| Refusal::Full)?;
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
     shared.quotas.forget_former(&roster);
-    let mut quota = Gate::quota(&roster, &shared.own, &peer.key())?.tightest(shared.config.quota);
-    quota.connections.get_or_insert(shared.config.connections_per_member());
+    let config = shared.config.get();
+    let mut quota = Gate::quota(&roster, &shared.own, &peer.key())?.tightest(config.quota);
+    quota.connections.get_or_insert(config.connections_per_member());
     let principal = peer.member().principal();
     let ticket = shared.quotas.admit(principal, quota, Arc::clone(&record.moved))?;
-    Ok(Slot { ticket, _among_all })
+    Ok(Slot { ticket, member: None, _among_all })
 }
 
 /// Reads the request of a client that is refused, because the client parses a refusal only as the answer to it. The
@@ -196,7 +227,8 @@ async fn refuse(
     why: Refusal,
 ) -> Refusal {
     let Some(_slot) = shared.refused.enter(principal) else { return Refusal::Crowded };
-    match greeting.read(channel, shared.config.handshake.min(REFUSED_READ_TIMEOUT)).await {
+    let patience = shared.config.get().handshake.min(REFUSED_READ_TIMEOUT);
+    match greeting.read(channel, patience).await {
         Ok(asked) => {
             record.to = Some(asked.to);
             why
@@ -213,35 +245,78 @@ async fn open(
     greeting: &mut Handshake,
     record: &mut MemberSessionRecord,
 ) -> Result<SecondLeg, Refusal> {
-    let slot = match take_slot(shared, peer, record) {
+    let mut slot = match take_slot(shared, peer, record) {
         Ok(slot) => slot,
         Err(why) => {
             let principal = peer.member().principal();
             return Err(refuse(shared, (channel, principal), greeting, record, why).await);
         }
     };
-    let asked = greeting.read(channel, shared.config.handshake).await?;
+    let config = shared.config.get();
+    let asked = greeting.read(channel, config.handshake).await?;
     record.leg = asked.terms.leg;
     let to = record.to.insert(asked.to);
     let roster = shared.membership.current().ok_or(Denial::NotMember)?;
-    let egress = &shared.config.egress;
     let depth = channel.depth();
-    let gate = Gate::new(egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
+    let gate = Gate::new(&config.egress, &roster, shared.own, &peer.key(), &asked.terms, depth)?;
+    if is_member_destination(to) {
+        let member = asked.next.and_then(|key| roster.members.iter().find(|m| m.node == Some(key)));
+        let member = member.ok_or(ReverseError::Unnamed)?;
+        gate.admit_member(member)?;
+        slot.member = take_slot_of(shared, &roster, peer, member, record)?;
+        let destination = reverse_leg(shared, member, depth).await?;
+        record.address = destination.peer_addr().ok();
+        // Both legs of the relay are the member's and the client's own, as in a chain.
+        let (next, opener) = (Some(member.name.clone()), member.node);
+        return Ok(SecondLeg { destination, next, opener, slot });
+    }
     let gate = gate.with_next(asked.next);
-    let connecting = second_leg(shared, peer, gate, roster.rank(), to, depth);
-    let late = Err(Refusal::NoLeg(Cause::TimedOut(shared.config.connect)));
-    let connected = timeout(shared.config.connect, connecting).await.unwrap_or(late)?;
+    let connecting = second_leg((shared, &config), peer, gate, roster.rank(), to, depth);
+    let late = Err(Refusal::NoLeg(Cause::TimedOut(config.connect)));
+    let connected = timeout(config.connect, connecting).await.unwrap_or(late)?;
     let (destination, member) = connected;
     record.address = destination.peer_addr().ok();
     let next = asked.next.filter(|_| member);
     let next = next.and_then(|key| roster.by_key(&key)).map(|member| member.name.clone());
-    Ok(SecondLeg { destination, next, slot })
+    Ok(SecondLeg { destination, next, opener: None, slot })
+}
+
+/// Takes a place of the member that is asked for a connection, unless it is the client itself.
+fn take_slot_of(
+    shared: &Shared,
+    roster: &Roster,
+    client: &MeshPeer,
+    member: &Member,
+    record: &MemberSessionRecord,
+) -> Result<Option<AdmittedConnection>, Refusal> {
+    let principal = member.principal();
+    if principal == client.member().principal() {
+        return Ok(None);
+    }
+    let config = shared.config.get();
+    let mut quota = Gate::quota(roster, &shared.own, &principal)?.tightest(config.quota);
+    quota.connections.get_or_insert(config.connections_per_member());
+    let admitted = shared.quotas.admit(principal, quota, Arc::clone(&record.moved));
+    admitted.map(Some).map_err(Refusal::MemberQuota)
+}
+
+/// Asks the member for a connection, and sends the preamble on it.
+async fn reverse_leg(shared: &Shared, member: &Member, depth: u8) -> Result<ResetOnDrop, Refusal> {
+    let key = member.node.ok_or(ReverseError::Unnamed)?;
+    let tcp = shared.reverse.connect(key, shared.config.get().connect).await?;
+    // This fails if the member has already left, which its reads will report.
+    _ = leg_options().apply(SockRef::from(&tcp));
+    let mut destination = ResetOnDrop::new(tcp);
+    let preamble = Preamble { depth: depth.saturating_add(1) };
+    let sent = destination.write_all(&preamble.encode()).await;
+    sent.map_err(|_| ReverseError::Broken)?;
+    Ok(destination)
 }
 
 /// Resolves the destination, checks its addresses, and connects to those that passed. Also returns whether the
 /// destination is a member.
 async fn second_leg(
-    shared: &Shared,
+    (shared, config): (&Shared, &RelayConfig),
     peer: &MeshPeer,
     mut gate: Gate<'_>,
     rank: RosterRank,
@@ -250,13 +325,13 @@ async fn second_leg(
 ) -> Result<(ResetOnDrop, bool), Refusal> {
     gate.check_port(to.port)?;
     let addresses = shared.names.resolve_for(peer.member().principal(), to).await?;
-    shared.avoided.resolve_into(&mut gate, rank, to, &shared.config.resolver).await?;
+    shared.avoided.resolve_into(&mut gate, rank, to, &config.resolver).await?;
     let admitted = gate.admit(to, &addresses)?;
     let options = DialOptions { socket: leg_options(), ..DialOptions::default() };
     let addresses: Vec<_> = admitted.iter().map(|a| a.address).collect();
     let tcp = thalweg_net::connect(&addresses, None, &options).await.map_err(Refusal::NoLeg)?;
     let mut destination = ResetOnDrop::new(tcp);
-    shared.config.egress.check_connected(&destination)?;
+    config.egress.check_connected(&destination)?;
     let member = send_preamble(&mut destination, &admitted, depth).await?;
     Ok((destination, member))
 }
@@ -287,11 +362,13 @@ async fn carry(
     opened: SecondLeg,
     record: &MemberSessionRecord,
 ) -> Result<(), MemberSessionEnd> {
-    let SecondLeg { destination, next, slot } = opened;
+    let SecondLeg { destination, next, opener, slot } = opened;
+    let config = shared.config.get();
     let bound = destination.local_addr().unwrap_or(NOWHERE);
     let reply = [greeting.prefix(), socks5::encode_reply(Reply::Succeeded, bound)].concat();
-    let mut terms = pump::Terms::new(shared.config.limits(), &record.moved);
-    terms.throttle = slot.ticket.throttle();
+    let mut terms = pump::Terms::new(config.limits(), &record.moved);
+    let throttle = slot.throttle();
+    terms.throttle = throttle.as_ref().map(|throttle| throttle as &dyn Throttle);
     // Behind another relay the client's leg ends at that relay, whose name is not known here. And a leg over the
     // carrier would measure the carrier, not the underlying path.
     let network = Network::of(&shared.membership.mesh());
@@ -301,8 +378,16 @@ async fn carry(
     terms.watcher = Some(&watched);
     let _flow = shared.metrics.flow(greeting.leg(), &record.moved);
     shared.metrics.handshake(record.started.elapsed());
-    let patience = shared.config.handshake;
-    let cut = pin!(peer.revoked());
+    let patience = config.handshake;
+    let cut = pin!(async {
+        match opener {
+            None => peer.revoked().await,
+            Some(key) => tokio::select! {
+                () = peer.revoked() => {}
+                () = shared.membership.wait_for_removal(key) => {}
+            },
+        }
+    });
     let moved = match greeting.leg() {
         LegKind::Sealed => {
             let client = Box::pin(answer(channel, reply));
@@ -334,7 +419,7 @@ async fn answer(mut channel: BoxedChannel, reply: Vec<u8>) -> io::Result<BoxedCh
 
 /// Leaves TLS on the client's leg, if the client asked for an open leg: GO is this end's last byte in TLS, GO-ACK the
 /// client's (see [`thalweg_wire::mesh`]).
-async fn cut_over(
+pub(super) async fn cut_over(
     channel: BoxedChannel,
     mut reply: Vec<u8>,
     patience: Duration,

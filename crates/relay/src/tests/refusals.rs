@@ -1,6 +1,6 @@
 //! Tests that each reason for a refusal has a reply for the client and a label for the counter.
 
-use crate::{Denial, IpNet, Refusal, address_class::Class, quota::OverQuota};
+use crate::{Denial, IpNet, Refusal, ReverseError, address_class::Class, quota::OverQuota};
 use std::{collections::BTreeSet, io, net::IpAddr, time::Duration};
 use thalweg_net::Cause;
 use thalweg_units::ByteSize;
@@ -66,6 +66,12 @@ fn cases() -> Vec<(Refusal, Vec<u8>)> {
         (connect(io::ErrorKind::HostUnreachable), reply(Reply::HostUnreachable)),
         (connect(io::ErrorKind::TimedOut), reply(Reply::TtlExpired)),
         (connect(io::ErrorKind::AddrNotAvailable), reply(Reply::GeneralFailure)),
+        (Refusal::MemberQuota(OverQuota::Connections(1)), reply(Reply::NotAllowed)),
+        (ReverseError::Unnamed.into(), reply(Reply::NotAllowed)),
+        (ReverseError::NotStanding.into(), reply(Reply::HostUnreachable)),
+        (ReverseError::Full.into(), reply(Reply::GeneralFailure)),
+        (ReverseError::Declined.into(), reply(Reply::ConnectionRefused)),
+        (ReverseError::Late(Duration::ZERO).into(), reply(Reply::TtlExpired)),
     ];
     let denied = |denial| (Refusal::Denied(denial), reply(Reply::NotAllowed));
     cases.extend(denials().into_iter().map(denied));

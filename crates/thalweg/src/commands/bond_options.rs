@@ -21,6 +21,10 @@ pub struct BondOptions {
     /// member or the relays need a carrier too: docs/carrier.md
     #[arg(long, conflicts_with = "within")]
     pub ride: bool,
+
+    /// Yield to other traffic on the connections of this host: take only what it leaves over
+    #[arg(long)]
+    pub background: bool,
 }
 
 impl BondOptions {

@@ -1,12 +1,18 @@
-//! `thalweg config`: checks the settings file and prints an example.
+//! `thalweg config`: checks the settings file, applies it to the running node, and prints an example.
 
-use super::text::say;
-use anyhow::bail;
+use super::{
+    host::{self, StateDir},
+    text::say,
+};
+use anyhow::{Context as _, bail};
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
 };
-use thalweg_node::config::{Config, config_file};
+use thalweg_node::{
+    config::{Applies, Change, Config, config_file},
+    daemon::ReloadReply,
+};
 
 /// Arguments of `thalweg config`.
 #[derive(clap::Args)]
@@ -19,6 +25,8 @@ pub struct Args {
 enum ConfigCommand {
     /// List all errors in a settings file, each with its line and column
     Check(Check),
+    /// Make the running node read its settings again
+    Reload(ReloadArgs),
     /// Print a settings file with every setting, explained, at its default
     Example,
 }
@@ -44,6 +52,56 @@ struct Check {
     file: Option<PathBuf>,
 }
 
+const RELOAD_HELP: &str = "\
+The node reads its settings file again: all of it is checked before anything is changed. What can
+change while the node runs applies to all that begins from then on; transfers and connections go
+on. SIGHUP does the same (`systemctl reload thalweg-node`).
+
+  thalweg config reload
+  thalweg config reload --json | jq -r '.changes[] | select(.applies == \"restart\").key'
+
+Exit codes: 0 done; 1 there are mistakes in the file and all former settings stay, or no node runs;
+3 done, and some changed settings need a restart of the node.";
+
+#[derive(clap::Args)]
+#[command(after_help = RELOAD_HELP)]
+struct ReloadArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    state_dir: StateDir,
+}
+
+/// The exit code if changed settings wait for a restart.
+const NEEDS_RESTART: u8 = 3;
+
+fn reload(args: &ReloadArgs) -> anyhow::Result<ExitCode> {
+    let state = args.state_dir.open()?;
+    let reply = host::block_on(async {
+        let daemon = host::daemon(&state).await?.context("no daemon runs; start `thalweg node`")?;
+        Ok(daemon.reload().await?)
+    })?;
+    match args.json {
+        true => say(&(serde_json::to_string(&reply)? + "\n"))?,
+        false => say(&changes(&reply))?,
+    }
+    let waits = reply.changes.iter().any(|change| change.applies == Applies::Restart);
+    Ok(if waits { ExitCode::from(NEEDS_RESTART) } else { ExitCode::SUCCESS })
+}
+
+/// One line for each changed setting.
+fn changes(reply: &ReloadReply) -> String {
+    if reply.changes.is_empty() {
+        return "no setting was changed\n".to_owned();
+    }
+    let line = |change: &Change| match change.applies {
+        Applies::Reload => format!("{}: applied\n", change.key),
+        Applies::Restart => format!("{}: applies when the node is restarted\n", change.key),
+    };
+    reply.changes.iter().map(line).collect()
+}
+
 /// Runs the command.
 ///
 /// # Errors
@@ -51,6 +109,7 @@ struct Check {
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.command {
         ConfigCommand::Example => say(Config::example())?,
+        ConfigCommand::Reload(args) => return reload(&args),
         ConfigCommand::Check(Check { config, file }) => say(&check(config.or(file).as_deref())?)?,
     }
     Ok(ExitCode::SUCCESS)

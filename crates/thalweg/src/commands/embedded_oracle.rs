@@ -16,7 +16,8 @@ use thalweg_oracle::{
 };
 use thalweg_units::NodeId;
 use thalweg_wire::mesh::{
-    ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
+    AddressesReply, AddressesRequest, ApiError, RevokeReply, RevokeRequest, StatusReply,
+    TokenReply, TokenRequest,
 };
 use tokio::net::TcpStream;
 
@@ -168,6 +169,16 @@ impl Control for EmbeddedOracle {
         Box::pin(
             async move { self.0.revoke(&Asker::Local, request).await.map_err(|e| refused(&e)) },
         )
+    }
+
+    fn set_addresses(
+        &self,
+        request: AddressesRequest,
+    ) -> BoxFuture<'_, Result<AddressesReply, ApiError>> {
+        Box::pin(async move {
+            let AddressesRequest { addresses } = request;
+            self.0.set_addresses(&Asker::Local, addresses).await.map_err(|e| refused(&e))
+        })
     }
 
     fn status(&self) -> BoxFuture<'_, Result<StatusReply, ApiError>> {

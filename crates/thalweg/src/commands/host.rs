@@ -17,7 +17,10 @@ use thalweg_node::{
 };
 use thalweg_wire::{
     Signer as _,
-    mesh::{ApiError, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest},
+    mesh::{
+        AddressesReply, AddressesRequest, ApiError, RevokeReply, RevokeRequest, StatusReply,
+        TokenReply, TokenRequest,
+    },
 };
 
 /// Where this host keeps its part.
@@ -127,6 +130,17 @@ impl Control for OfflineOracle {
     fn revoke(&self, request: RevokeRequest) -> BoxFuture<'_, Result<RevokeReply, ApiError>> {
         Box::pin(async move {
             let reply = self.oracle.revoke(request).await?;
+            self.keep();
+            Ok(reply)
+        })
+    }
+
+    fn set_addresses(
+        &self,
+        request: AddressesRequest,
+    ) -> BoxFuture<'_, Result<AddressesReply, ApiError>> {
+        Box::pin(async move {
+            let reply = self.oracle.set_addresses(request).await?;
             self.keep();
             Ok(reply)
         })

@@ -38,23 +38,23 @@ useless without node.key, client.key and mesh.json.
 pub struct Args {
     /// This host's name in the mesh [default: the host's own]
     #[arg(long, value_name = "NAME")]
-    name: Option<Name>,
+    pub name: Option<Name>,
     /// The addresses at which other hosts reach this one, the best first
     /// [default: the address of its default route, port 7373]
     #[arg(long = "address", value_name = "HOST:PORT", value_delimiter = ',')]
-    addresses: Vec<Destination>,
+    pub addresses: Vec<Destination>,
     /// A tag of this host, for rules and options such as --avoid
     #[arg(long = "tag", value_name = "TAG", value_delimiter = ',')]
-    tags: Vec<Tag>,
+    pub tags: Vec<Tag>,
     /// The settings file; only the oracle's database is read from it
     /// [default: $XDG_CONFIG_HOME/thalweg/config.toml, if there is one]
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub json: bool,
     #[command(flatten)]
-    state_dir: StateDir,
+    pub state_dir: StateDir,
 }
 
 /// Runs the command.
@@ -62,6 +62,16 @@ pub struct Args {
 /// # Errors
 /// If it fails; the message says what to try.
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let (state, mesh, founder) = found(&args)?;
+    print(&mesh, &founder, &state, &args)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Founds the mesh and prints nothing. Returns this host's state, the mesh's key, and the founder.
+///
+/// # Errors
+/// If this host is in a mesh already, or its name, address, keys or settings cannot be used.
+pub fn found(args: &Args) -> anyhow::Result<(State, NodeId, Member)> {
     let state = State::create(&args.state_dir.directory()?)?;
     let _lock = state.lock()?;
     if state.has_mesh() {
@@ -73,11 +83,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     check_keys(&state)?;
-    let founder = founder(&args, &state)?;
+    let founder = founder(args, &state)?;
     let database = database(&host::settings(args.config.as_deref())?.oracle)?;
     let mesh = host::block_on(found_mesh(&state, founder.clone(), database))?;
-    print(&mesh, &founder, &state, &args)?;
-    Ok(ExitCode::SUCCESS)
+    Ok((state, mesh, founder))
 }
 
 /// Checks that the keys exist if an oracle does. Such an oracle was left by an interrupted start, which had created the

@@ -58,14 +58,26 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         addresses: args.addresses.clone(),
         daemon: !args.no_daemon,
     };
-    let joined = host::block_on(async {
-        join(&state, &token, &wish, WallClock::default()).await.map_err(with_hint)
-    })?;
+    let joined = join_mesh(&state, &token, &wish)?;
     print(&joined, &state, &args)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(text: &str) -> anyhow::Result<Token> {
+/// Joins, and prints nothing.
+///
+/// # Errors
+/// Why this host has not joined, with a hint.
+pub fn join_mesh(state: &State, token: &Token, wish: &JoinOptions) -> anyhow::Result<JoinResult> {
+    host::block_on(async {
+        join(state, token, wish, WallClock::default()).await.map_err(with_hint)
+    })
+}
+
+/// The token in an argument, or on standard input if the argument is `-`.
+///
+/// # Errors
+/// If it is not a token.
+pub fn read(text: &str) -> anyhow::Result<Token> {
     let mut line = text.to_owned();
     if text == "-" {
         line.clear();

@@ -37,7 +37,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let state = args.state_dir.open()?;
     let roster = host::block_on(find(&state))?;
     if args.json {
-        say(&(serde_json::to_string_pretty(&roster)? + "\n"))?;
+        say(&(serde_json::to_string_pretty(&json(&roster)?)? + "\n"))?;
     } else {
         say(&table(&roster))?;
         note_validity(&state)?;
@@ -62,11 +62,34 @@ async fn find(state: &State) -> anyhow::Result<Roster> {
     Ok((*kept).clone())
 }
 
+/// The roster, with the relays of members that cannot be dialled apart from addresses.
+fn json(roster: &Roster) -> anyhow::Result<serde_json::Value> {
+    let mut shown = serde_json::to_value(roster)?;
+    for (at, member) in roster.members.iter().enumerate() {
+        shown["members"][at]["addresses"] =
+            serde_json::to_value(member.dialled_addresses().collect::<Vec<_>>())?;
+        shown["members"][at]["relays"] =
+            serde_json::to_value(member.reach_relays().collect::<Vec<_>>())?;
+    }
+    Ok(shown)
+}
+
+/// The member's addresses, and the relays through which it is reached.
+fn reached(member: &Member) -> String {
+    let addresses: Vec<_> = member.dialled_addresses().map(ToString::to_string).collect();
+    let relays: Vec<_> = member.reach_relays().map(|relay| relay.to_string()).collect();
+    match (&addresses[..], &relays[..]) {
+        ([], []) => "-".to_owned(),
+        (addresses, []) => addresses.join(","),
+        ([], relays) => format!("through {}", relays.join(",")),
+        (addresses, relays) => format!("{} or through {}", addresses.join(","), relays.join(",")),
+    }
+}
+
 fn table(roster: &Roster) -> String {
     let key = |m: &Member| format!("{:?}", m.principal());
-    let row = |m: &Member| {
-        [m.name.to_string(), listed(&m.roles), listed(&m.tags), listed(&m.addresses), key(m)]
-    };
+    let row =
+        |m: &Member| [m.name.to_string(), listed(&m.roles), listed(&m.tags), reached(m), key(m)];
     let rows: Vec<_> = roster.members.iter().map(row).collect();
     aligned(["NAME", "ROLES", "TAGS", "ADDRESSES", "KEY"], &rows)
 }

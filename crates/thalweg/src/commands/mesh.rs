@@ -1,6 +1,6 @@
 //! `thalweg mesh`: the commands about membership.
 
-use super::{init, join, members, rekey, revoke, token};
+use super::{address, backup, init, join, members, rekey, restore, revoke, token};
 use std::process::ExitCode;
 
 /// Arguments of `thalweg mesh`.
@@ -20,10 +20,16 @@ enum MeshCommand {
     Join(join::Args),
     /// List the members
     Members(members::Args),
+    /// Change the addresses at which other hosts reach this one
+    Address(address::Args),
     /// Remove a member and cut its connections
     Revoke(revoke::Args),
     /// Replace the key that signs the list of members
     Rekey(rekey::Args),
+    /// Write what a lost oracle's host needs into one file
+    Backup(backup::Args),
+    /// Make this host the oracle again, from a backup and a member's roster
+    Restore(restore::Args),
 }
 
 /// Runs the command.
@@ -36,7 +42,10 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         MeshCommand::Token(args) => token::run(args),
         MeshCommand::Join(args) => join::run(args),
         MeshCommand::Members(args) => members::run(args),
+        MeshCommand::Address(args) => address::run(args),
         MeshCommand::Revoke(args) => revoke::run(args),
         MeshCommand::Rekey(args) => rekey::run(args),
+        MeshCommand::Backup(args) => backup::run(args),
+        MeshCommand::Restore(args) => restore::run(args),
     }
 }

@@ -1,10 +1,14 @@
 //! The commands, one module each, and the modules that they share.
 
+pub mod address;
+pub mod backup;
 pub mod bond_options;
 pub mod carrier;
 pub mod cast;
+pub mod command_pages;
 pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod drop_box;
 pub mod embedded_oracle;
 pub mod exit;
@@ -31,6 +35,7 @@ pub mod receipt;
 pub mod rekey;
 pub mod relay;
 pub mod renewal;
+pub mod restore;
 pub mod revoke;
 pub mod run_with;
 pub mod screen;
@@ -41,4 +46,5 @@ pub mod stream;
 pub mod submit;
 pub mod text;
 pub mod token;
+pub mod up;
 pub mod uplinks;

@@ -6,7 +6,7 @@ use super::{
     bond_options::{self, BondOptions},
     exit::Code,
     gather::{self, GatherDisplay, leg_estimates, node_and_path},
-    get::{mesh::check_tags, rate::bytes_per_second},
+    get::mesh::check_tags,
     host::StateDir,
     jobs::QueueOptions,
     local_files,
@@ -18,9 +18,10 @@ use super::{
 };
 use anyhow::Context as _;
 use std::{
-    ffi::OsString, num::NonZeroU64, os::unix::ffi::OsStrExt as _, path::PathBuf, process::ExitCode,
-    sync::Arc, time::Instant,
+    ffi::OsString, os::unix::ffi::OsStrExt as _, path::PathBuf, process::ExitCode, sync::Arc,
+    time::Instant,
 };
+use thalweg_base::rate_timetable::RateTimetable;
 use thalweg_gather::{
     EventSink, Totals,
     run::Via,
@@ -112,9 +113,10 @@ pub struct Args {
     #[command(flatten)]
     bond_options: BondOptions,
 
-    /// The most that this host sends, in bytes per second (500k, 2M) or as "40 Mbit/s"
-    #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
-    bwlimit: Option<NonZeroU64>,
+    /// The most that this host sends, in bytes per second (500k, 2M), as "40 Mbit/s", or by time of day
+    /// ("08:00,512k 19:00,10M 23:00,off")
+    #[arg(long, value_name = "RATE")]
+    bwlimit: Option<RateTimetable>,
 
     #[command(flatten)]
     state_dir: StateDir,
@@ -221,7 +223,7 @@ impl Args {
             via,
             terms: Terms { leg: LegKind::Open, avoid: self.avoid.iter().cloned().collect() },
             estimates: leg_estimates::from_file(self.rates.as_deref())?,
-            limit: self.bwlimit,
+            limit: self.bwlimit.clone(),
         })
     }
 

@@ -26,7 +26,7 @@ pub fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String 
 }
 
 /// Prints what to do next on standard error: commands, with remarks in a column.
-pub fn next_steps(steps: [(String, &str); 2]) {
+pub fn next_steps<const N: usize>(steps: [(String, &str); N]) {
     let width = steps.iter().map(|(command, _)| command.chars().count()).max().unwrap_or(0);
     thalweg_console::note!("Next:");
     for (command, why) in steps {

@@ -28,6 +28,7 @@ const FLOORS: &[(&str, u8)] = &[
     ("relay", 7),
     ("files", 7),
     ("dropbox", 7),
+    ("doctor", 7),
     ("get", 8),
     ("gather", 8),
     ("cast", 8),

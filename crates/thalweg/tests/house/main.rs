@@ -6,6 +6,7 @@ mod commands;
 mod docs;
 mod faults;
 mod floors;
+mod links;
 mod messages;
 mod purity;
 mod texts;

@@ -12,6 +12,7 @@ const PURE_CRATES: &[&str] =
 /// Pure modules inside crates that do I/O.
 const PURE_MODULES: &[&str] = &[
     "crates/lab/src/emu",
+    "crates/doctor/src/checks",
     "crates/lab/src/topology",
     "crates/uplinks/src/interfaces/bill.rs",
     "crates/uplinks/src/interfaces/caps.rs",

@@ -171,6 +171,18 @@ impl Daemon {
         self.ready["socks"].as_str().unwrap().parse().unwrap()
     }
 
+    /// The number of its process.
+    #[allow(dead_code, reason = "only for the tests of jobs")]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until it has ended, in whatever way.
+    #[allow(dead_code, reason = "only for the tests of jobs")]
+    pub fn wait(&mut self) {
+        self.child.wait().unwrap();
+    }
+
     pub fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());

@@ -6,7 +6,11 @@ use crate::{
     server::{Server, Version},
 };
 use serde_json::Value;
-use std::fs;
+use std::{
+    fs,
+    io::Write as _,
+    process::{Command, Stdio},
+};
 
 /// A host with a node, and a server.
 struct Scene {
@@ -44,9 +48,44 @@ impl Scene {
         self.job(id)["state"].as_str().unwrap().to_owned()
     }
 
+    /// Waits until this job has received bytes. Returns its process.
+    fn process(&self, id: u64) -> u32 {
+        until("bytes arrive", || self.job(id)["done_bytes"].as_u64().is_some_and(|n| n > 0));
+        self.job(id)["pid"].as_u64().unwrap().try_into().unwrap()
+    }
+
+    /// Starts the node again and waits until the job has finished and its file is complete.
+    fn finishes_after_restart(&mut self, id: u64, file: &str) {
+        self.node = Some(self.host.start());
+        until("it has finished", || self.state(id) == "finished");
+        assert!(self.has(file), "{file}");
+        assert_eq!(self.job(id)["attempts"], 2, "{}", self.job(id));
+    }
+
     fn has(&self, file: &str) -> bool {
         fs::read(self.host.path(file)).is_ok_and(|bytes| bytes == self.version.bytes)
     }
+}
+
+/// Sends a signal to all of these processes at once.
+fn signal(name: &str, processes: &[u32]) {
+    let numbers = processes.iter().map(ToString::to_string);
+    let status = Command::new("kill").args(["-s", name]).args(numbers).status().unwrap();
+    assert!(status.success(), "{processes:?}");
+}
+
+/// The children of a process.
+fn children(process: u32) -> Vec<u32> {
+    let file = format!("/proc/{process}/task/{process}/children");
+    let text = fs::read_to_string(file).unwrap();
+    text.split_whitespace().map(|number| number.parse().unwrap()).collect()
+}
+
+/// Whether a process runs, i.e. neither is gone nor waits for its parent to notice.
+fn runs(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // The name, which may contain anything, stands in parentheses.
+    status.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// Runs what waits for processes, beside the server.
@@ -127,6 +166,134 @@ async fn jobs_survive_a_node_that_is_killed_and_none_is_lost_or_runs_twice() {
             files.map(|f| f.file_name().to_string_lossy().into_owned()).collect();
         let downloads = files.iter().filter(|name| name.starts_with("file")).count();
         assert_eq!(downloads, names.len(), "nothing else is left: {files:?}");
+    })
+    .await;
+}
+
+/// Ctrl-C in the terminal of the node, and the order of a service manager that signals the node alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_is_told_to_end_ends_its_jobs_and_continues_them_later() {
+    for name in ["INT", "TERM"] {
+        let mut scene = Scene::start("").await;
+        beside_server(move || {
+            let id = scene.detach("one", &["--limit-rate", "200k"]);
+            let process = scene.process(id);
+            let all = [&children(process)[..], &[process]].concat();
+            assert_eq!(all.len(), 2, "the job's process, and the command");
+            let node = scene.node.take().unwrap();
+            node.signal(name);
+            node.ended();
+            assert!(!all.iter().any(|process| runs(*process)), "{name}: {all:?}");
+            scene.finishes_after_restart(id, "one");
+        })
+        .await;
+    }
+}
+
+/// What systemd does to a control group (KillMode=control-group, and then SIGKILL): all processes get the signal at the
+/// same time, the jobs' as well.
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_are_ended_together_with_the_node_continue_later() {
+    for name in ["TERM", "KILL"] {
+        let mut scene = Scene::start("").await;
+        beside_server(move || {
+            let id = scene.detach("one", &["--limit-rate", "200k"]);
+            let process = scene.process(id);
+            let mut node = scene.node.take().unwrap();
+            let all = [&children(process)[..], &[process, node.id()]].concat();
+            signal(name, &all);
+            match name {
+                "TERM" => drop(node.ended()),
+                _ => node.wait(),
+            }
+            until("all have ended", || !all.iter().any(|process| runs(*process)));
+            scene.finishes_after_restart(id, "one");
+        })
+        .await;
+    }
+}
+
+/// Signals to a job from outside, while the node goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_told_to_end_waits_and_one_that_is_killed_has_failed() {
+    let scene = Scene::start("").await;
+    beside_server(move || {
+        let [killed, command, told] =
+            ["a", "b", "c"].map(|file| scene.detach(file, &["--limit-rate", "200k"]));
+        let process = scene.process(killed);
+        let its_command = children(process);
+        signal("KILL", &[process]);
+        until("it has failed", || scene.state(killed) == "failed");
+        // Its command was told to end by that, and its last message is the reason that is known.
+        assert!(scene.job(killed)["error"].is_string(), "{}", scene.job(killed));
+        until("its command ends with it", || !its_command.iter().any(|process| runs(*process)));
+
+        signal("KILL", &children(scene.process(command)));
+        until("it has failed", || scene.state(command) == "failed");
+        assert!(scene.job(command)["error"].is_string(), "{}", scene.job(command));
+
+        // A service manager that ends the node begins like this: no job starts anew for some seconds.
+        signal("INT", &children(scene.process(told)));
+        until("it waits", || scene.state(told) == "queued");
+        assert_eq!(scene.job(told)["attempts"], 1);
+        for id in [killed, command] {
+            scene.host.ok(&["jobs", "resume", &id.to_string()]);
+        }
+        let all = [(killed, "a"), (command, "b"), (told, "c")];
+        until("all have finished", || all.iter().all(|(id, _)| scene.state(*id) == "finished"));
+        assert!(all.iter().all(|(_, file)| scene.has(file)));
+    })
+    .await;
+}
+
+/// The directory of the queue is a small file system of its own, which is filled.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_new_jobs_while_running_ones_go_on() {
+    let script = "mount -t tmpfs -o size=256k none \"$1\" && shift && exec \"$@\"";
+    let mounted = |directory: &str, rest: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "sh", "-c", script, "sh", directory]).args(rest);
+        command
+    };
+    let trial = mounted("/mnt", &["true"]).stderr(Stdio::null()).status();
+    if !trial.is_ok_and(|status| status.success()) {
+        return println!("skipped: this user may not mount a file system");
+    }
+    let version = Version::new(7, LENGTH);
+    let server = Server::honest(&version).await;
+    beside_server(move || {
+        let host = Host::founder();
+        let directory = host.state().join("jobs");
+        fs::create_dir(&directory).unwrap();
+        let inner = host.command(&["node", "--json", "--listen", &host.address()]);
+        let program = inner.get_program().to_str().unwrap();
+        let args: Vec<&str> = inner.get_args().map(|arg| arg.to_str().unwrap()).collect();
+        let mut command = mounted(directory.to_str().unwrap(), &[&[program], &args[..]].concat());
+        command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.current_dir(host.path("")).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let node = Daemon::spawn(&mut command);
+        let fill = format!("/proc/{}/root{}/fill", node.id(), directory.display());
+        let scene = Scene { host, node: Some(node), server, version };
+
+        let running = scene.detach("one", &["--limit-rate", "300k"]);
+        scene.process(running);
+        let mut file = fs::File::create(&fill).unwrap();
+        while file.write_all(&[0; 4096]).is_ok() {}
+        drop(file);
+        // Longer than what is left of the journal's last page.
+        let url = format!("{}?{}", scene.server.url(), "x".repeat(9000));
+        let refused = scene.host.fails(1, &["get", &url, "--path", "direct", "--detach"]);
+        assert!(refused.contains("not on disk"), "{refused}");
+        assert_eq!(scene.jobs().len(), 1, "it is not listed: {:?}", scene.jobs());
+        until("the other one finishes", || scene.state(running) == "finished");
+        assert!(scene.has("one"));
+
+        fs::remove_file(&fill).unwrap();
+        let next = scene.detach("two", &[]);
+        until("the next one finishes", || scene.state(next) == "finished");
+        assert!(scene.has("two"));
+        scene.node.unwrap().end();
     })
     .await;
 }

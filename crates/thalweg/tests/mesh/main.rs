@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod addresses;
 mod bond_cast;
 mod bond_lab;
 mod bond_policies;
@@ -12,6 +13,7 @@ mod carrier_legs;
 mod carrier_streams;
 mod daemon_access;
 mod dashboard;
+mod doctor;
 mod drain;
 mod drop_box;
 mod exposition;
@@ -29,12 +31,17 @@ mod measure_lab;
 mod measure_service;
 mod messages;
 mod metrics;
+mod nat_network;
 mod no_daemon;
 mod odd_links;
 mod oracle_down;
 mod overlay_lab;
 mod page;
+mod reach;
+mod reach_nat;
+mod recovery;
 mod rekey;
+mod reload;
 mod samples;
 mod second_interface;
 mod stream_inputs;
@@ -42,7 +49,9 @@ mod stream_video;
 mod streams;
 mod submissions;
 mod transfer_interfaces;
+mod tutorial;
 mod two_links;
+mod up;
 
 #[path = "../../../node/tests/overlay/calm.rs"]
 mod calm;

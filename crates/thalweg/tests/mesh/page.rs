@@ -45,6 +45,45 @@ fn the_printed_link_opens_the_page_once() {
 }
 
 #[test]
+fn after_a_revocation_neither_cookie_nor_link_nor_token_is_valid() {
+    let fra = Host::founder();
+    let node = fra.start_with("[api]\nlisten = \"127.0.0.1:0\"\n", None);
+    let file = fra.state().join("api.token");
+    let bearer = || {
+        let token = fs::read_to_string(&file).unwrap();
+        format!("Authorization: Bearer {}\r\n", token.trim())
+    };
+    let status = |header: &str| get(&node, "/v1/jobs", header).0[9..12].to_owned();
+    let old = bearer();
+    let link = fra.json(&["page", "--json"])["url"].as_str().unwrap().to_owned();
+    assert_eq!(status(&old), "200");
+    assert_eq!(fra.json(&["page", "--revoke", "--json"]), serde_json::json!({ "revoked": true }));
+    assert_eq!((status(&old), status(&bearer())), ("401".into(), "200".into()));
+    let path = link.split_once("/enter").map(|(_, rest)| format!("/enter{rest}")).unwrap();
+    assert!(get(&node, &path, "").0.starts_with("HTTP/1.1 403 "));
+}
+
+#[test]
+fn a_chosen_port_that_is_taken_is_refused_with_its_holder_and_the_token_is_removed() {
+    let fra = Host::founder();
+    let file = fra.state().join("api.token");
+    drop(fra.start_with("[api]\nlisten = \"127.0.0.1:0\"\n", None));
+    let old = fs::read_to_string(&file).unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = taken.local_addr().unwrap().to_string();
+    let settings = fra.path("taken.toml");
+    fs::write(&settings, format!("[api]\nlisten = \"{at}\"\n")).unwrap();
+    let said = fra.fails(1, &["node", "--config", settings.to_str().unwrap()]);
+    let holder = format!("process {} (", std::process::id());
+    for part in [at.as_str(), &holder, "[api] listen", "api.token was removed"] {
+        assert!(said.contains(part), "no `{part}` in: {said}");
+    }
+    assert!(!file.exists());
+    let _node = fra.start_with("[api]\nlisten = \"127.0.0.1:0\"\n", None);
+    assert_ne!(fs::read_to_string(&file).unwrap(), old);
+}
+
+#[test]
 fn the_api_shows_what_the_commands_show() {
     let fra = Host::founder();
     let node = fra.start_with("[api]\nlisten = \"127.0.0.1:0\"\n", None);

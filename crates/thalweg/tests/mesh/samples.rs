@@ -52,7 +52,7 @@ fn sample(page: &str, begins: &str) -> Vec<String> {
 }
 
 /// Checks that these lines were printed, in this order.
-fn check(sample: &[String], printed: &str) {
+pub fn check(sample: &[String], printed: &str) {
     let mut shapes = printed.lines().map(shape);
     for line in sample {
         let wanted = shape(line);

@@ -40,7 +40,7 @@ pub use metrics::InterfaceMetrics;
 pub use passage::Passage;
 pub use passage_throttle::{CapError, PassageThrottle};
 pub use probe::{ProbeServer, ProbeServerError, Probed};
-pub use program::{Client, program_at, user_at};
+pub use program::{Client, PortHolder, listener_at, program_at, user_at};
 pub use report::report;
 pub use settings::Settings;
 pub use stored_table::{Addition, AllotmentRequest, StoredTable};

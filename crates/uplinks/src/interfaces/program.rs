@@ -90,13 +90,41 @@ pub fn user_at(local: SocketAddr, far: SocketAddr) -> Option<u32> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(_) => listed(local, Some(far))?.user,
     };
-    (user != unmapped_user()).then_some(user)
+    (Some(user) != unmapped_user()).then_some(user)
 }
 
-/// The user that the kernel reports for all users without a number in this namespace (user_namespaces(7)).
-fn unmapped_user() -> u32 {
+/// The user that the kernel reports for all users without a number in this namespace; `None` if all have one, as in the
+/// first namespace (user_namespaces(7)).
+fn unmapped_user() -> Option<u32> {
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    if map.split_ascii_whitespace().eq(["0", "0", "4294967295"]) {
+        return None;
+    }
     let read = || fs::read_to_string("/proc/sys/kernel/overflowuid").ok()?.trim().parse().ok();
-    read().unwrap_or(65_534)
+    Some(read().unwrap_or(65_534))
+}
+
+/// Who listens at a port of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortHolder {
+    /// The user that opened the listener.
+    pub user: u32,
+    /// The process and its name; `None` if this process may not see it: it is another user's.
+    pub process: Option<(u32, String)>,
+}
+
+/// Who listens at this address, or at all addresses with this port; `None` if nobody does, or `/proc` cannot be read.
+/// It reads `/proc`, which takes some milliseconds, so do not call it on a runtime's thread.
+pub fn listener_at(at: SocketAddr) -> Option<PortHolder> {
+    let of = |table: &str| listening_in(&fs::read_to_string(table).ok()?, at);
+    let Listed { user, inode } = of("/proc/net/tcp").or_else(|| of("/proc/net/tcp6"))?;
+    let link = format!("socket:[{inode}]");
+    let holder = all().into_iter().find(|process| holds(process, OsStr::new(&link)));
+    let process = holder.and_then(|holder| {
+        let name = fs::read_to_string(holder.join("comm")).ok()?;
+        Some((holder.file_name()?.to_str()?.parse().ok()?, name.trim_end().to_owned()))
+    });
+    Some(PortHolder { user, process })
 }
 
 fn found() -> MutexGuard<'static, VecDeque<PathBuf>> {
@@ -155,6 +183,23 @@ fn row_in(table: &str, local: SocketAddr, far: Option<SocketAddr>) -> Option<Lis
     })
 }
 
+/// The row of a listener that gets connections to this address.
+fn listening_in(table: &str, at: SocketAddr) -> Option<Listed> {
+    /// TCP_LISTEN of include/net/tcp_states.h.
+    const LISTENING: &str = "0A";
+    let gets = |own: SocketAddr| {
+        let ip = own.ip().to_canonical();
+        own.port() == at.port() && (ip == at.ip().to_canonical() || ip.is_unspecified())
+    };
+    let mut rows = table.lines().skip(1).map(str::split_ascii_whitespace);
+    rows.find_map(|mut row| {
+        let (own, state) = (address(row.nth(1)?)?, row.nth(1)?);
+        let user = row.nth(3)?.parse().ok()?;
+        let inode = row.nth(1)?.parse().ok()?;
+        (state == LISTENING && gets(own)).then_some(Listed { user, inode })
+    })
+}
+
 /// Parses `0100007F:0C38`: each four bytes of the address in this machine's order, and the port as a number.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
@@ -197,6 +242,29 @@ mod tests {
         }
         let none = "192.0.2.1:1".parse().unwrap();
         assert_eq!((program_at(none, None), user_at(none, none)), (None, None));
+    }
+
+    #[test]
+    fn who_listens_is_found_also_at_all_addresses() {
+        let name = fs::read_to_string("/proc/self/comm").unwrap().trim_end().to_owned();
+        let user = fs::metadata("/proc/self").unwrap().uid();
+        for listen in ["127.0.0.1:0", "0.0.0.0:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(listen) else {
+                eprintln!("skipped in part: no {listen} here");
+                continue;
+            };
+            let mut at = listener.local_addr().unwrap();
+            // A connection with the same local port is no listener.
+            let near = TcpStream::connect(at).unwrap();
+            if at.ip().is_unspecified() {
+                at.set_ip([127, 0, 0, 1].into());
+            }
+            let process = Some((std::process::id(), name.clone()));
+            assert_eq!(listener_at(at), Some(PortHolder { user, process }), "{listen}");
+            assert_eq!(listener_at(near.local_addr().unwrap()), None, "{listen}");
+            drop((near, listener));
+            assert_eq!(listener_at(at), None, "{listen}");
+        }
     }
 
     #[test]

@@ -7,6 +7,8 @@
 //! | `GET /v1/status` | members | [`StatusReply`] |
 //! | `POST /v1/tokens` | role admin | [`TokenReply`] |
 //! | `POST /v1/revoke` | role admin | [`RevokeReply`] |
+//! | `POST /v1/addresses` | members, about themselves | [`AddressesReply`] |
+//! | `POST /v1/reach` | nodes | [`super::ReachReply`] |
 //!
 //! Errors: status 4xx or 5xx and an [`ApiError`]. Unknown fields are ignored, so that requests of later versions are
 //! understood.
@@ -110,6 +112,23 @@ pub struct RevokeReply {
     /// The member's name.
     pub name: Name,
     /// The version of the roster without the member.
+    pub version: u64,
+}
+
+/// A request to replace the addresses of the member that sends it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressesRequest {
+    /// The addresses at which other hosts reach it, the best first.
+    pub addresses: Vec<Destination>,
+}
+
+/// The reply to an [`AddressesRequest`]: the addresses are in the roster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressesReply {
+    /// The member's name.
+    pub name: Name,
+    pub addresses: Vec<Destination>,
+    /// The version of the roster with these addresses.
     pub version: u64,
 }
 

@@ -102,7 +102,8 @@ pub struct Member {
     pub node: Option<NodeId>,
     /// The command line's key.
     pub client: NodeId,
-    /// The daemon's addresses, the best first; at most [`Member::MAX_ADDRESSES`].
+    /// The daemon's addresses, the best first, and the relays through which it is reached
+    /// ([`Member::reach_relays`]); at most [`Member::MAX_ADDRESSES`].
     pub addresses: Vec<Destination>,
     pub roles: BTreeSet<Role>,
     /// The tags that rules and routes refer to.

@@ -11,18 +11,24 @@ pub mod measure_flow;
 pub mod measure_ticket;
 mod member;
 mod member_pattern;
+mod reach;
 mod roster;
 mod rule;
 mod terms;
 mod token;
 
 pub use api::{
-    ApiError, ClientBinding, JoinReply, JoinRequest, MemberStatus, RevokeReply, RevokeRequest,
-    StatusReply, TokenReply, TokenRequest,
+    AddressesReply, AddressesRequest, ApiError, ClientBinding, JoinReply, JoinRequest,
+    MemberStatus, RevokeReply, RevokeRequest, StatusReply, TokenReply, TokenRequest,
 };
 pub use endorsement::{AuthorityError, Endorsement, SignedEndorsement};
 pub use member::{Member, Name, NameError, Role, Tag};
 pub use member_pattern::MemberPattern;
+pub use reach::{
+    MAX_REACH_MESSAGE, MAX_REACH_RELAYS, MemberSignal, ReachAnswer, ReachOpening, ReachRefusal,
+    ReachReply, ReachRequest, RelaySignal, RequestNumber, entry_relay, is_member_destination,
+    member_destination, relay_entry,
+};
 pub use roster::{Predecessor, Roster, RosterFault, RosterRank};
 pub use rule::{PortRange, PortRangeError, Quota, Rule};
 pub use terms::{

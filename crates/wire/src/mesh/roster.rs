@@ -121,11 +121,9 @@ impl Roster {
         self.members.get(at)
     }
 
-    /// The relays that have a daemon and an address.
+    /// The relays that have a daemon and an address at which they are dialled.
     pub fn relays(&self) -> impl Iterator<Item = &Member> {
-        self.members
-            .iter()
-            .filter(|m| m.is(Role::Relay) && m.node.is_some() && !m.addresses.is_empty())
+        self.members.iter().filter(|m| m.is(Role::Relay) && m.node.is_some() && m.is_dialled())
     }
 
     /// The rules that apply to a client and a relay with these tags.

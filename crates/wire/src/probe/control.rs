@@ -5,6 +5,7 @@
 //! client ←  Opened                    the session, the port for its datagrams, the node's capabilities
 //! client →  Arrivals | Send …         one at a time; each has a reply
 //! client →  Carry                     instead of Open, or later: requests riders
+//! client →  Take, Give …              instead of Open: bytes over this channel, several at a time
 //! ```
 //!
 //! Datagrams of a session are sealed under keys that both ends derive from the channel, one for each direction.
@@ -15,6 +16,9 @@ use thiserror::Error;
 
 /// The longest message, bytes: a train of 4,096 probes.
 pub const MAX_MESSAGE: usize = 96 << 10;
+
+/// The most bytes of one block that is moved to find what TCP moves.
+pub const MAX_BLOCK: usize = 64 << 10;
 
 /// The label of the exporter (RFC 8446 §7.5). The context is the session's number and the direction's letter.
 pub const LABEL: &[u8] = b"EXPORTER-thalweg probe 1";
@@ -52,6 +56,11 @@ pub enum ProbeRequest {
         /// The run of the client's process. The numbers of riders restart with each run.
         epoch: u64,
     },
+    /// As many bytes without a meaning follow, at most [`MAX_BLOCK`], to find what TCP moves. Needs no session. Reply:
+    /// [`NodeReply::Took`].
+    Take { bytes: u32 },
+    /// Requests bytes without a meaning, at most [`MAX_BLOCK`]. Needs no session. Reply: [`NodeReply::Given`].
+    Give { bytes: u32 },
 }
 
 /// A probe to send.
@@ -111,6 +120,10 @@ pub enum NodeReply {
     },
     /// The reply to any refused request.
     Refused(Refusal),
+    /// The reply to [`ProbeRequest::Take`]: the number of its bytes.
+    Took(u32),
+    /// The reply to [`ProbeRequest::Give`]: as many bytes follow.
+    Given(u32),
 }
 
 /// Why a node refuses a request.

@@ -8,7 +8,8 @@ mod control;
 mod payload;
 
 pub use control::{
-    Capabilities, LABEL, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, ProbeRequest, Refusal,
+    Capabilities, LABEL, MAX_BLOCK, MAX_MESSAGE, NO_TRAIN, NodeReply, PlannedProbe, ProbeRequest,
+    Refusal,
 };
 pub use payload::{Payload, PayloadError, ProbeHead};
 

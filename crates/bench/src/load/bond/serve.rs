@@ -13,7 +13,7 @@ use std::{
 use thalweg_base::log::Log;
 use thalweg_bond::{SenderSettings, StripeMethod};
 use thalweg_node::daemon::{
-    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, Node, OracleDown, Services,
+    Daemon, DaemonConfig, HandshakeLimits, NoDocuments, NoReload, Node, OracleDown, Services,
 };
 use thalweg_uplinks::bond::{BondLimits, Bonds, Settings};
 use tokio::task::JoinSet;
@@ -143,13 +143,17 @@ async fn daemon(
             bond,
             probe: None,
             stream: None,
+            doctor: None,
+            reach: None,
             submit,
         },
         control: Arc::new(OracleDown::new(membership, "this program has no oracle")),
         registry: Default::default(),
         jobs: None,
         documents: Arc::new(NoDocuments),
+        settings: Arc::new(NoReload),
         legs: None,
+        reach: None,
         log,
     };
     let config = DaemonConfig {

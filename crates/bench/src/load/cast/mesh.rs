@@ -30,6 +30,8 @@ pub struct CastMesh<'a> {
     dir: PathBuf,
     program: PathBuf,
     founder: String,
+    /// A host, and the words before the command of its node.
+    wrapped: Option<(String, Vec<String>)>,
     nodes: BTreeMap<String, Child>,
 }
 
@@ -40,6 +42,8 @@ pub struct MeshOptions<'a> {
     pub relays: &'a [String],
     /// Further settings of all hosts, as TOML.
     pub more: &'a str,
+    /// A host, and the words before the command of its node, such as those of a tracer.
+    pub wrapped: Option<(&'a str, Vec<String>)>,
 }
 
 impl<'a> CastMesh<'a> {
@@ -59,7 +63,10 @@ impl<'a> CastMesh<'a> {
         }
         fs::create_dir_all(dir)?;
         let (program, founder) = (program::product()?, founder.to_owned());
-        let mut mesh = Self { lab, dir: dir.to_owned(), program, founder, nodes: BTreeMap::new() };
+        let wrapped = kinds.wrapped.as_ref();
+        let wrapped = wrapped.map(|(host, words)| ((*host).to_owned(), words.clone()));
+        let (dir, nodes) = (dir.to_owned(), BTreeMap::new());
+        let mut mesh = Self { lab, dir, program, founder, wrapped, nodes };
         let first = mesh.founder.clone();
         for host in hosts.iter().chain([&first]) {
             mesh.write_settings(host, kinds)?;
@@ -159,6 +166,9 @@ impl<'a> CastMesh<'a> {
         let mut command = self.lab.command(host, "sh");
         // The shell writes the process id as /proc in the lab has it.
         command.args(["-c", "echo $$ > \"$0\"; exec \"$@\""]).arg(self.file(host, "pid"));
+        if let Some((_, words)) = self.wrapped.as_ref().filter(|(wrapped, _)| wrapped == host) {
+            command.args(words);
+        }
         command.arg(&self.program).arg("node").arg("--state").arg(self.state(host));
         command.arg("--config").arg(self.file(host, "toml"));
         command.args(["--listen", &format!("0.0.0.0:{PORT}")]).stdin(Stdio::null());

@@ -17,7 +17,7 @@ mod depth;
 mod each;
 mod fault;
 mod legs;
-mod mesh;
+pub mod mesh;
 mod network;
 mod outcome;
 mod record;

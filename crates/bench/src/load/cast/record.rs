@@ -95,7 +95,7 @@ impl CastRecord {
             | CastEvent::MoreFailed {}
             | CastEvent::Hashing {} => {}
             CastEvent::Accepted {} | CastEvent::Unreached {} | CastEvent::Note {} => {}
-            CastEvent::MorePassedOver {} | CastEvent::WouldTake {} => {}
+            CastEvent::MorePassedOver {} | CastEvent::WouldTake {} | CastEvent::Verdict {} => {}
         }
         Ok(())
     }

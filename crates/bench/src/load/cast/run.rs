@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let network = LabNetwork::attach(&args.lab)?;
     let setup = setup(args, &network)?;
     let others: Vec<String> = setup.hosts[1..].to_vec();
-    let kinds = MeshOptions { relays: &args.via, more: &args.settings };
+    let kinds = MeshOptions { relays: &args.via, more: &args.settings, wrapped: None };
     let mut mesh = CastMesh::create(&network.lab, &args.dir, &args.from, &others, &kinds)?;
     let early: Vec<String> = others.iter().filter(|h| !args.late.contains(h)).cloned().collect();
     mesh.start(&early)?;

@@ -16,7 +16,7 @@ mod kills;
 mod pair;
 mod refusals;
 mod tally;
-mod tracer;
+pub mod tracer;
 mod watch;
 
 use super::report::Report;

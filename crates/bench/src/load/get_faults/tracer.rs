@@ -25,6 +25,12 @@ impl Tracer {
         Self { log: log.to_owned(), calls: DURABLE.to_owned(), does }
     }
 
+    /// Delays the return of each of these calls by `span`.
+    pub fn delay_these(log: &Path, calls: &str, span: Duration) -> Self {
+        let does = format!("delay_exit={}", span.as_micros());
+        Self { log: log.to_owned(), calls: calls.to_owned(), does }
+    }
+
     /// Lets the n-th of these calls fail, counted from 1 in each thread separately.
     pub fn fail_call(log: &Path, calls: &str, n: usize) -> Self {
         let does = format!("error=EIO:when={n}");

@@ -11,6 +11,7 @@ use thalweg_wire::{
     bistro::{self, Commitment, Intent},
     bond::{self, BondMessage, Frame, Hello, MAX_GREETING, Target},
     cast::{self, CastId, ServiceMode},
+    doctor,
     mesh::{self, METHOD, Name, Tag, Terms, measure_flow, measure_flow::Message as _},
     object::{self, ListRequest, Request},
     probe::{self, PlannedProbe},
@@ -68,6 +69,8 @@ pub fn small(door: Entrance, names: &MessageNames, number: u64) -> Vec<u8> {
         }),
         Entrance::Probe => object::encode(&probe::ProbeRequest::Open),
         Entrance::Stream => object::encode(&subscription(vec![])),
+        Entrance::Doctor => object::encode(&doctor::Request::Hello),
+        Entrance::Reach => object::encode(&mesh::ReachOpening::Stand),
         Entrance::Handshake | Entrance::Metrics | Entrance::Datagrams => {
             b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n".to_vec()
         }
@@ -94,6 +97,8 @@ pub fn largest(door: Entrance) -> Vec<u8> {
         Entrance::Cast => framed(cast::MAX_OPENING),
         Entrance::Probe => framed(probe::MAX_MESSAGE),
         Entrance::Stream => framed(leg::MAX_OPENING),
+        Entrance::Doctor => framed(doctor::MAX_REQUEST),
+        Entrance::Reach => framed(mesh::MAX_REACH_MESSAGE),
         // A TLS record with the beginning of a ClientHello of 64 KiB.
         Entrance::Handshake => {
             [&[22, 3, 1, 0x40, 0, 1, 0, 0xff, 0xff], &vec![7; 0x3ff0][..]].concat()
@@ -137,6 +142,11 @@ pub fn costliest(door: Entrance, names: &MessageNames, number: u64) -> CostlyMes
         })),
         Entrance::Probe => again(train()),
         Entrance::Stream => again(object::encode(&subscription((0..16).collect()))),
+        Entrance::Doctor => again(object::encode(&doctor::Request::Findings)),
+        Entrance::Reach => CostlyMessages {
+            first: object::encode(&mesh::ReachOpening::Stand),
+            further: object::encode(&mesh::MemberSignal::Ping),
+        },
         Entrance::Handshake => CostlyMessages::default(),
         Entrance::Metrics => once(small(door, names, number)),
         Entrance::Datagrams => once(vec![7; 1400]),

@@ -20,8 +20,8 @@ use thalweg_units::NodeId;
 use thalweg_wire::{
     bistro,
     bond::{Greeting, MAX_GREETING},
-    cast,
-    mesh::{GO, METHOD, measure_flow, measure_flow::Message as _},
+    cast, doctor,
+    mesh::{self, GO, METHOD, measure_flow, measure_flow::Message as _},
     object::{self, FileRef, Kind, Reply, Request},
     probe,
     stream::leg,
@@ -162,11 +162,19 @@ impl HonestPeer {
                 Some(probe::NodeReply::Opened { .. }) => Ok(()),
                 other => bail!("unexpected answer to a request for a session: {other:?}"),
             },
+            Entrance::Doctor => match message::read(&mut channel, doctor::MAX_REPLY).await? {
+                Some(doctor::Reply::Hello(_)) => Ok(()),
+                other => bail!("unexpected answer to a member's check: {other:?}"),
+            },
             Entrance::Stream => match message::read(&mut channel, leg::MAX_ANSWER).await? {
                 Some(leg::Answer::Refused(why)) if !matches!(why, leg::Refusal::Busy(_)) => Ok(()),
                 other => bail!(
                     "unexpected answer to a request for a stream that does not exist: {other:?}"
                 ),
+            },
+            Entrance::Reach => match message::read(&mut channel, mesh::MAX_REACH_MESSAGE).await? {
+                Some(mesh::ReachAnswer::Stands) => Ok(()),
+                other => bail!("unexpected answer to a standing channel: {other:?}"),
             },
         }
     }

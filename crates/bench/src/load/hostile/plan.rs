@@ -32,6 +32,10 @@ pub enum Entrance {
     Probe,
     /// Live media.
     Stream,
+    /// Checks of a pair of members.
+    Doctor,
+    /// Standing channels of members that cannot be dialled.
+    Reach,
     /// The TCP port before a handshake is complete.
     Handshake,
     /// The port of the metrics.
@@ -79,6 +83,8 @@ impl Entrance {
             Self::Cast => Protocol::Cast,
             Self::Probe => Protocol::Probe,
             Self::Stream => Protocol::Stream,
+            Self::Doctor => Protocol::Doctor,
+            Self::Reach => Protocol::Reach,
             Self::Handshake | Self::Metrics | Self::Datagrams => return None,
         })
     }

@@ -12,7 +12,7 @@ mod client;
 mod port;
 mod ranking;
 mod widest;
-mod world;
+pub mod world;
 
 use super::report::Report;
 use anyhow::Context as _;

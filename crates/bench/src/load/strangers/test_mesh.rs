@@ -7,11 +7,13 @@ use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
     net::{Ipv4Addr, SocketAddr},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use thalweg_lab::port::Port;
+use thalweg_lab::{client::Lab, port::Port};
 use thalweg_units::NodeId;
 
 /// The relay's settings: it may connect to public addresses only.
@@ -42,7 +44,15 @@ impl TestMesh {
     /// # Errors
     /// When it cannot be created or the program is not found.
     pub fn new() -> anyhow::Result<Self> {
-        Ok(Self { dir: tempfile::tempdir()?, program: program::product()?, hosts: Cell::new(0) })
+        Self::of_program(program::product()?)
+    }
+
+    /// Creates an empty directory for hosts of this program.
+    ///
+    /// # Errors
+    /// When the directory cannot be created.
+    pub fn of_program(program: PathBuf) -> anyhow::Result<Self> {
+        Ok(Self { dir: tempfile::tempdir()?, program, hosts: Cell::new(0) })
     }
 
     fn host(&self, settings: &str) -> anyhow::Result<TestNode> {
@@ -97,6 +107,14 @@ impl TestMesh {
     pub fn stranger(&self) -> anyhow::Result<TestNode> {
         self.host("")
     }
+
+    /// Creates a host outside of any mesh, with these settings.
+    ///
+    /// # Errors
+    /// When its directory cannot be created.
+    pub fn host_with(&self, settings: &str) -> anyhow::Result<TestNode> {
+        self.host(settings)
+    }
 }
 
 impl TestNode {
@@ -106,7 +124,7 @@ impl TestNode {
     }
 
     /// Its state directory.
-    pub fn state(&self) -> &std::path::Path {
+    pub fn state(&self) -> &Path {
         &self.state
     }
 
@@ -131,7 +149,13 @@ impl TestNode {
         Ok(*id.as_bytes())
     }
 
-    fn command(&self, args: &[&str]) -> Command {
+    /// Lets later commands and starts use another program.
+    pub fn set_program(&mut self, program: PathBuf) {
+        self.program = program;
+    }
+
+    /// A command on this host.
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).env("THALWEG_STATE", &self.state).stdin(Stdio::null());
         command.env("XDG_CONFIG_HOME", self.state.with_file_name("none"));
@@ -158,6 +182,33 @@ impl TestNode {
         let at = self.address().to_string();
         let mut command = self.command(&["mesh", "join", token, "--name", name, "--address", &at]);
         Ok(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?)
+    }
+
+    /// Joins a mesh with an address in a lab.
+    ///
+    /// # Errors
+    /// When the command fails.
+    pub fn join_at(&self, token: &str, name: &str, address: SocketAddr) -> anyhow::Result<()> {
+        let at = address.to_string();
+        self.thalweg(&["mesh", "join", token, "--name", name, "--address", &at]).map(drop)
+    }
+
+    /// A command of this host's user at a host of a lab, with the settings in this directory.
+    pub fn command_at(&self, lab: &Lab, host: &str, config: &Path, args: &[&str]) -> Command {
+        let mut command = lab.command(host, &self.program);
+        command.args(args).env("THALWEG_STATE", &self.state).env("XDG_CONFIG_HOME", config);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Starts its daemon at a host of a lab and waits until it serves.
+    ///
+    /// # Errors
+    /// When it does not serve.
+    pub fn start_at(&self, lab: &Lab, host: &str, listen: SocketAddr) -> anyhow::Result<Daemon> {
+        let (settings, listen) = (self.settings.display().to_string(), listen.to_string());
+        let args = ["node", "--listen", &listen, "--config", &settings];
+        self.run(self.command_at(lab, host, &self.state.with_file_name("none"), &args))
     }
 
     /// Runs a command that tries to join a mesh.
@@ -198,7 +249,7 @@ impl TestNode {
     ///
     /// # Errors
     /// When it does not serve; this requires root.
-    pub fn start_with_hosts(&self, hosts: &std::path::Path) -> anyhow::Result<Daemon> {
+    pub fn start_with_hosts(&self, hosts: &Path) -> anyhow::Result<Daemon> {
         let script = "mount --bind \"$1\" /etc/hosts && shift && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).arg(hosts).arg(&self.program);
@@ -240,6 +291,24 @@ impl Daemon {
     /// When it has ended before.
     pub fn end(mut self) -> anyhow::Result<()> {
         ensure!(self.0.try_wait()?.is_none(), "a daemon ended unexpectedly");
+        Ok(())
+    }
+}
+
+impl Daemon {
+    /// Ends it in order, and waits until it has ended.
+    ///
+    /// # Errors
+    /// When it has not ended after this time.
+    pub fn terminate(mut self, within: Duration) -> anyhow::Result<()> {
+        let pid = i32::try_from(self.0.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let pid = pid.context("the daemon has no process id")?;
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        let began = Instant::now();
+        while self.is_alive()? {
+            ensure!(began.elapsed() < within, "the daemon did not end within {within:?}");
+            thread::sleep(Duration::from_millis(5));
+        }
         Ok(())
     }
 }

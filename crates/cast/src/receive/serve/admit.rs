@@ -122,12 +122,12 @@ impl ServiceState {
             if matches!(reception.state(), State::Complete(..)) {
                 return Ok(settled);
             }
-            self.inboxes.takes(&reception.home.inbox, from, reception.bytes())?;
+            self.inboxes.get().takes(&reception.home.inbox, from, reception.bytes())?;
             return if reception.is_conducted() { Err(Refusal::Conducted) } else { Ok(settled) };
         }
         self.has_place(from)?;
         let others = |inbox: &Path| self.lacked_beside(id, inbox);
-        let home = self.inboxes.admit(from, id, offer.value(), others)?;
+        let home = self.inboxes.get().admit(from, id, offer.value(), others)?;
         Ok((find_copy(&home, offer.value()), home.policy))
     }
 
@@ -170,7 +170,8 @@ impl ServiceState {
         if let Some(reception) = known.filter(|r| still_holds(r)) {
             let is_complete = matches!(reception.state(), State::Complete(..));
             if !is_complete {
-                let takes = self.inboxes.takes(&reception.home.inbox, from, reception.bytes());
+                let takes =
+                    self.inboxes.get().takes(&reception.home.inbox, from, reception.bytes());
                 takes.inspect_err(|_| self.expel(&reception))?;
             }
             if reception.is_conducted() && !is_complete {
@@ -187,7 +188,7 @@ impl ServiceState {
         }
         self.has_place(from)?;
         let others = |inbox: &Path| self.lacked_beside(id, inbox);
-        let home: CastDirectory = self.inboxes.admit(from, id, offer.value(), others)?;
+        let home: CastDirectory = self.inboxes.get().admit(from, id, offer.value(), others)?;
         home.remove().and_then(|()| home.begin(&offer, &pass)).map_err(|why| unwritten(&why))?;
         let kept = StoredCast {
             offer,
@@ -220,7 +221,7 @@ impl ServiceState {
             return Ok(());
         }
         let CastDirectory { inbox, id, .. } = &reception.home;
-        self.inboxes.has_room(inbox, reception.takes(), self.lacked_beside(*id, inbox))
+        self.inboxes.get().has_room(inbox, reception.takes(), self.lacked_beside(*id, inbox))
     }
 
     /// Whether one more cast may be accepted. One member may use at most three quarters of the places.

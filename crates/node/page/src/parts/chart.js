@@ -1,7 +1,7 @@
 // Rates over time: uPlot with the page's colours, a cursor for the keyboard, and a table twin.
 
+import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
-import uPlot from "uplot";
 import { announce } from "../store.js";
 import { clock, mbps } from "../format.js";
 import { Button, colours, theme } from "./basics.js";
@@ -9,6 +9,25 @@ import { DataTable } from "./lists.js";
 
 /** The shortest time between two drawings. */
 const UPDATE = 1000;
+
+/** uPlot, once it is loaded: a file of its own, so that the page is shown before. */
+const plots = signal(null);
+let isLoading = false;
+
+function load() {
+  if (isLoading) return;
+  isLoading = true;
+  const script = document.createElement("script");
+  script.src = "charts.js";
+  script.onload = () => {
+    plots.value = window.uPlot;
+  };
+  // The next chart tries again.
+  script.onerror = () => {
+    isLoading = false;
+  };
+  document.head.append(script);
+}
 
 /**
  * A chart of `series`: `[{ name, label, values, isDashed, isFilled }]` over `times` (seconds since 1970).
@@ -23,9 +42,11 @@ export function Chart({ title, times, series, unit = "Mbit/s", scale = 1e-6, for
   const shape = `${series.map((one) => one.name + one.label).join("|")} ${theme.value} ${unit}`;
   const data = () => [times, ...series.map((one) => one.values.map((v) => (Number.isFinite(v) ? v * scale : null)))];
 
+  const Plot = plots.value;
+  useEffect(load, []);
   useEffect(() => {
-    if (isTable || times.length < 2) return undefined;
-    chart.current = new uPlot(options({ series, height, width: box.current.clientWidth, onCursor: setCursor }), data(), box.current);
+    if (isTable || !Plot || times.length < 2) return undefined;
+    chart.current = new Plot(options({ series, height, width: box.current.clientWidth, onCursor: setCursor }), data(), box.current);
     const observer = new ResizeObserver(() => box.current && chart.current?.setSize({ width: box.current.clientWidth, height }));
     observer.observe(box.current);
     return () => {
@@ -33,7 +54,7 @@ export function Chart({ title, times, series, unit = "Mbit/s", scale = 1e-6, for
       chart.current?.destroy();
       chart.current = null;
     };
-  }, [shape, isTable, times.length < 2]);
+  }, [shape, isTable, Plot, times.length < 2]);
 
   useEffect(() => {
     const at = performance.now();

@@ -4,11 +4,8 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ageNow, announce } from "../store.js";
 import { ago, collator, duration, gain, mbps, percent, rate, spokenRate } from "../format.js";
-import { gainOf } from "../matrix-data.js";
+import { gainOf, STEPS } from "../matrix-data.js";
 import { Button, Canvas, colours, FONT, Segments, theme } from "./basics.js";
-
-/** The steps of colour between the lowest and the highest value. */
-const STEPS = 48;
 
 /** Widths of a cell, px: by zoom. Text needs 38 px, text with age and method 92 px. */
 const WIDTHS = [2, 3, 4, 6, 8, 12, 18, 26, 40, 56, 96, 150];
@@ -31,29 +28,45 @@ function ramp() {
     const light = rgb.map((v) => (v / 255 <= 0.04045 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4));
     const luminance = 0.2126 * light[0] + 0.7152 * light[1] + 0.0722 * light[2];
     // Where white and black text have the same contrast, 4.6.
-    return { rgb, isDark: luminance < 0.179 };
+    return { pixel: (255 << 24) | (rgb[2] << 16) | (rgb[1] << 8) | rgb[0], isDark: luminance < 0.179 };
   });
 }
 
-/** What the cells show: the value, its scale and its text. */
+/** What the cells show: its text, and the ends of its scale. */
 const MODES = {
-  rate: { label: "Rate", value: (m, at) => m.rate[at], isLog: true, text: (m, at) => (m.atLeast[at] ? "≥" : "") + mbps(m.rate[at]), ends: (low, high) => [`${mbps(low)} Mbit/s`, `${mbps(high)} Mbit/s`] },
-  gain: { label: "Gain of the best detour", value: (m, at) => Math.min(gainOf(m, at), 10), isLog: false, text: (m, at) => gain(gainOf(m, at)), ends: (low, high) => [gain(low), gain(high)] },
-  age: { label: "Age", value: (m, at) => m.age[at], isLog: true, isReversed: true, text: (m, at) => duration(ageNow(m.age[at])), ends: (low, high) => [duration(high), duration(low)] },
+  rate: { label: "Rate", text: (m, at) => (m.atLeast[at] ? "≥" : "") + mbps(m.rate[at]), ends: (low, high) => [`${mbps(low)} Mbit/s`, `${mbps(high)} Mbit/s`] },
+  gain: { label: "Gain of the best detour", text: (m, at) => gain(gainOf(m, at)), ends: (low, high) => [gain(low), gain(high)] },
+  age: { label: "Age", text: (m, at) => duration(ageNow(m.age[at])), ends: (low, high) => [duration(high), duration(low)] },
 };
 
-/** The bounds of the colours. */
-function bounds(matrix, mode) {
-  let [low, high] = [Infinity, -Infinity];
-  for (let at = 0; at < matrix.rate.length; at += 1) {
-    const value = mode.value(matrix, at);
-    if (!(value >= 0) || (mode.isLog && value === 0)) continue;
-    if (value < low) low = value;
-    if (value > high) high = value;
+/** One pixel for each cell, in this order of nodes; a canvas scales it. */
+class Picture {
+  constructor(order, palette) {
+    const size = order.length;
+    Object.assign(this, { order, size, palette, pixels: new ImageData(size, size), rank: new Uint32Array(size) });
+    order.forEach((node, place) => {
+      this.rank[node] = place;
+    });
+    this.words = new Uint32Array(this.pixels.data.buffer);
   }
-  if (low > high) return [1, 10];
-  if (!mode.isLog) return [0, Math.max(high, 0.5)];
-  return [low, Math.max(high, low * 2)];
+  set(at, step) {
+    const { size, rank } = this;
+    this.words[rank[Math.floor(at / size)] * size + rank[at % size]] = step ? this.palette[step - 1].pixel : 0;
+  }
+  fill(steps) {
+    const { order, size, palette, words } = this;
+    for (let row = 0, at = 0; row < size; row += 1) {
+      const from = order[row] * size;
+      for (let column = 0; column < size; column += 1, at += 1) {
+        const step = steps[from + order[column]];
+        if (step) words[at] = palette[step - 1].pixel;
+      }
+    }
+  }
+  drawOn(canvas) {
+    if (canvas.width !== this.size || canvas.height !== this.size) canvas.width = canvas.height = this.size;
+    canvas.getContext("2d").putImageData(this.pixels, 0, 0);
+  }
 }
 
 /** The words for one cell. */
@@ -115,28 +128,21 @@ export function Matrix({ matrix, down, selected, onSelect }) {
   const headWidth = labelWidth;
   const whole = { width: headWidth + size * width + 1, height: headHeight + size * height + 1 };
 
-  const [low, high] = useMemo(() => bounds(matrix, mode), [matrix, modeName]);
+  const [low, high] = matrix.bounds[modeName];
+  const steps = matrix.steps[modeName];
   const palette = useMemo(ramp, [theme.value, colours.low]);
-  const stepOf = (value) => {
-    const part = mode.isLog ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
-    const step = Math.max(0, Math.min(STEPS - 1, Math.round(part * (STEPS - 1))));
-    return mode.isReversed ? STEPS - 1 - step : step;
-  };
-  // One pixel for each cell; the canvas scales it.
+  const canvas = useMemo(() => document.createElement("canvas"), []);
+  const drawn = useRef(null);
   const image = useMemo(() => {
-    const canvas = document.createElement("canvas");
-    canvas.width = canvas.height = Math.max(1, size);
-    const context = canvas.getContext("2d");
-    const pixels = context.createImageData(Math.max(1, size), Math.max(1, size));
-    for (let row = 0; row < size; row += 1) {
-      for (let column = 0; column < size; column += 1) {
-        const value = mode.value(matrix, order[row] * size + order[column]);
-        if (!(value >= 0)) continue;
-        const { rgb } = palette[stepOf(Math.max(value, mode.isLog ? low : value))];
-        pixels.data.set([rgb[0], rgb[1], rgb[2], 255], (row * size + column) * 4);
-      }
-    }
-    context.putImageData(pixels, 0, 0);
+    const key = [modeName, low, high, size].join();
+    const { current: last } = drawn;
+    // Between two documents most rates stay. Gains and ages change everywhere.
+    const isNext = modeName === "rate" && last?.key === key && last.order === order && last.palette === palette && last.serial + 1 === matrix.serial && matrix.changed;
+    const picture = isNext ? last.picture : new Picture(order, palette);
+    if (isNext) for (const at of matrix.changed) picture.set(at, steps[at]);
+    else picture.fill(steps);
+    picture.drawOn(canvas);
+    drawn.current = { key, order, palette, serial: matrix.serial, picture };
     return canvas;
   }, [matrix, modeName, order, palette]);
 
@@ -182,8 +188,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
         const at = from * size + to;
         const centre = x(column) + width / 2;
         const middle = y(row) + height / 2;
-        const value = mode.value(matrix, at);
-        if (from === to || !(value >= 0)) {
+        if (from === to || !steps[at]) {
           context.fillStyle = colours.muted;
           context.font = `12px ${FONT}`;
           context.globalAlpha = 0.6;
@@ -191,7 +196,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
           context.globalAlpha = 1;
           continue;
         }
-        context.fillStyle = palette[stepOf(Math.max(value, low))].isDark ? "#fff" : "#000";
+        context.fillStyle = palette[steps[at] - 1].isDark ? "#fff" : "#000";
         const hasMore = width >= 92;
         context.font = `${hasMore ? "600 14" : "12.5"}px ${FONT}`;
         context.fillText(mode.text(matrix, at), centre, hasMore ? middle - 9 : middle);
@@ -240,7 +245,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
     for (let column = columns[0]; column < columns[1]; column += 1) {
       if (!fitsColumn(column)) continue;
       const text = label(order[column], column === chosenColumn);
-      const centre = x(column) + width / 2;
+      const centre = Math.max(x(column) + width / 2, isUpright ? 0 : headWidth + 6);
       if (isUpright) {
         context.textAlign = "center";
         context.fillText(text, centre, headHeight / 2, width - 4);
@@ -261,7 +266,7 @@ export function Matrix({ matrix, down, selected, onSelect }) {
     context.textAlign = "right";
     for (let row = rows[0]; row < rows[1]; row += 1) {
       if (!fitsRow(row)) continue;
-      context.fillText(label(order[row], row === chosenRow), headWidth - 8, y(row) + height / 2, headWidth - 10);
+      context.fillText(label(order[row], row === chosenRow), headWidth - 8, Math.max(y(row) + height / 2, headHeight + 6), headWidth - 10);
     }
     context.restore();
     context.fillStyle = colours.muted;

@@ -1,9 +1,9 @@
-// The bond view: what each interface and each program does, and the command lines that change it.
+// The bond view: what each interface and each program does, and the policies that decide it.
 
 import { useMemo, useState } from "preact/hooks";
-import { interfaceHistory, interfaces, processesOf, programHistory } from "../store.js";
+import { changeInterfaces, interfaceHistory, interfaces, processesOf, programHistory } from "../store.js";
 import { ago, commandLine, count, duration, percent, plural, rate, seconds, size } from "../format.js";
-import { Badge, Card, Command, Empty, Facts, Fault, Progress, Segments, Sparkline, useDocuments } from "../parts/basics.js";
+import { Badge, Button, Card, Command, Empty, Facts, Fault, Progress, Segments, Sparkline, useDocuments } from "../parts/basics.js";
 import { HistoryChart } from "../parts/chart.js";
 import { DataTable } from "../parts/lists.js";
 import { Head } from "./head.js";
@@ -17,12 +17,14 @@ const TIERS = { primary: "always used", secondary: "used while the primary ones 
 export function Interfaces() {
   useDocuments("interfaces");
   const processes = processesOf(interfaces.value);
-  const [at, setAt] = useState(0);
-  const process = processes[Math.min(at, processes.length - 1)];
+  const [chosen, setChosen] = useState(null);
+  // The first process to look at is one that has a choice.
+  const at = Math.min(chosen ?? Math.max(0, processes.findIndex((one) => one.interfaces?.length > 1)), processes.length - 1);
+  const process = processes[at];
   const broken = (interfaces.value?.processes ?? []).filter((one) => one.error);
   return (
     <>
-      <Head title="Interfaces" aside={processes.length > 1 && <Segments label="Process" value={at} onChange={setAt} options={processes.map((one, index) => [index, one.listen ? `proxy ${one.listen}` : `process ${one.pid}`])} />}>
+      <Head title="Interfaces" aside={processes.length > 1 && <Segments label="Process" value={at} onChange={setChosen} options={processes.map((one, index) => [index, one.listen ? `proxy ${one.listen}` : `process ${one.pid}`])} />}>
         {process ? `${plural(process.interfaces?.length ?? 0, "interface")} in use${process.isKept ? "; no process runs, these are the stored records" : ""}` : "Several networks as one"}
       </Head>
       <Fault name="interfaces" />
@@ -39,7 +41,7 @@ function Process({ process }) {
   return (
     <>
       {(process.faults ?? []).map((why) => <p class="fault" key={why}>{why}</p>)}
-      <div class="cards">{list.map((one) => <Interface key={one.name} one={one} history={interfaceHistory.get(key(one.name))} />)}</div>
+      <div class="cards">{list.map((one) => <Interface key={one.name} one={one} history={interfaceHistory.get(key(one.name))} isFixed={process.isKept} />)}</div>
       {!list.length && <Card><Empty title="No interface has a route to the Internet" command="ip route" commandLabel="The host's routes">Connect a network; changes are seen within a second.</Empty></Card>}
       {list.length > 0 && <RateChart list={list} keyOf={key} />}
       <Programs process={process} />
@@ -75,13 +77,13 @@ function RateChart({ list, keyOf }) {
   return <Card title={isCarried ? "What each interface carries" : "Rate down of each interface"}><HistoryChart title={isCarried ? "Both directions together" : "Estimates from traffic"} history={merged} pick={histories.map(([name]) => [name, name, { isFilled: histories.length < 3 }])} height={190} /></Card>;
 }
 
-function Interface({ one, history }) {
+function Interface({ one, history, isFixed }) {
   const [isOpen, setOpen] = useState(false);
   const notes = notesOf(one);
   const isOut = Boolean(one.doubt) || one.cap_is_used_up || one.tier === "never";
   const carried = history?.last("carried");
   return (
-    <Card title={one.name} level={2} kind={isOut ? "dim" : ""} aside={<><Badge kind={one.tier === "primary" ? "accent" : "quiet"} title={TIERS[one.tier]}>{one.tier}</Badge>{isOut && <Badge kind="warn">left out</Badge>}</>}>
+    <Card title={one.name} level={2} kind={isOut ? "dim" : ""} aside={<>{isFixed ? <Badge kind="quiet" title={TIERS[one.tier]}>{one.tier}</Badge> : <TierChoice one={one} />}{isOut && <Badge kind="warn">left out</Badge>}</>}>
       <div class="if-rates">
         <div><span>Down</span><b>{rate(one.down_bps ?? NaN)}</b></div>
         <div><span>Up</span><b>{rate(one.up_bps ?? NaN)}</b></div>
@@ -98,10 +100,12 @@ function Interface({ one, history }) {
       ]} />
       {one.cap_bytes > 0 && <Progress done={one.used_bytes} total={one.cap_bytes} label={`Use of the cap of ${one.name}`} kind={one.cap_is_used_up ? "bad" : ""} />}
       {notes.length > 0 && <ul class="notes">{notes.map(([note, isWarning]) => <li key={note} class={isWarning ? "warn-text" : ""}>{note}</li>)}</ul>}
-      <details onToggle={(event) => setOpen(event.currentTarget.open)}>
-        <summary>Change how {one.name} may be used</summary>
-        {isOpen && <Policy one={one} />}
-      </details>
+      {!isFixed && (
+        <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+          <summary>Change how {one.name} may be used</summary>
+          {isOpen && <Policy one={one} />}
+        </details>
+      )}
     </Card>
   );
 }
@@ -126,33 +130,70 @@ function notesOf(one) {
   return [...warnings.filter(Boolean).map((note) => [note, true]), ...remarks.filter(Boolean).map((note) => [note, false])];
 }
 
-/** The command line for a policy: the page changes nothing by itself. */
+/** Makes the change of a choice. A choice that was refused shows again what holds. */
+async function choose(select, before, ...change) {
+  if (!(await changeInterfaces(...change))) select.value = before;
+}
+
+/** When an interface is used; a change applies at once. */
+function TierChoice({ one }) {
+  const set = ({ currentTarget: select }) => {
+    const tier = select.value;
+    choose(select, one.tier, "PUT", `${encodeURIComponent(one.name)}/policy`, { tier }, `${one.name} is ${tier} now: ${TIERS[tier]}.`);
+  };
+  return (
+    <select class="small" aria-label={`Tier of ${one.name}`} title={TIERS[one.tier]} value={one.tier} onChange={set}>
+      {Object.entries(TIERS).map(([tier, words]) => <option key={tier} value={tier} title={words}>{tier}</option>)}
+    </select>
+  );
+}
+
+/** The fields of a policy, with the options of `thalweg interfaces allow`. */
+const POLICY = [
+  ["rate_limit", "--rate-limit", "Most it carries", "20 Mbit/s, or none"],
+  ["cap", "--cap", "Cap of a month", "10 GB, or none"],
+  ["reset_day", "--reset-day", "The month begins on day", "1"],
+  ["price", "--price", "Price", "5 / GB, or none"],
+];
+
+const SWITCHES = [
+  ["metered", "--metered", "Metered", "true: no probes, nothing twice"],
+  ["spend", "--spend", "Probes although it is metered", "true"],
+  ["beside_tunnel", "--beside-tunnel", "Used beside a tunnel", "true: it bypasses the VPN"],
+];
+
+const LASTS = <p class="muted">Applies to running processes until they end; permanent changes belong in <code>[interfaces]</code> of the settings.</p>;
+
 function Policy({ one }) {
   const [values, setValues] = useState({});
   const set = (id) => ({ currentTarget: { value } }) => setValues((before) => ({ ...before, [id]: value }));
   const args = ["interfaces", "allow", one.name];
-  const add = (option, value) => value?.trim() && args.push(option, value.trim());
-  add("--tier", values.tier);
-  add("--rate-limit", values.limit);
-  add("--cap", values.cap);
-  add("--reset-day", values.day);
-  add("--price", values.price);
-  add("--metered", values.metered);
+  const body = {};
+  for (const [id, option] of [...POLICY, ...SWITCHES]) {
+    const value = values[id]?.trim();
+    if (!value) continue;
+    args.push(option, value);
+    body[id] = id === "reset_day" ? Number(value) : value === "true" || value === "false" ? value === "true" : value;
+  }
+  const apply = async (event) => {
+    event.preventDefault();
+    if (await changeInterfaces("PUT", `${encodeURIComponent(one.name)}/policy`, body, `${one.name} is used as you chose.`)) setValues({});
+  };
+  const isChanged = args.length > 3;
   return (
-    <div class="policy">
-      <label class="field"><span>Tier</span><select value={values.tier ?? ""} onChange={set("tier")}><option value="">unchanged ({one.tier})</option>{Object.entries(TIERS).map(([tier, words]) => <option key={tier} value={tier}>{tier}: {words}</option>)}</select></label>
-      <div class="field-row">
-        <label class="field"><span>Most it carries</span><input placeholder="20 Mbit/s, or none" value={values.limit ?? ""} onInput={set("limit")} /></label>
-        <label class="field"><span>Cap of a month</span><input placeholder="10 GB, or none" value={values.cap ?? ""} onInput={set("cap")} /></label>
-      </div>
-      <div class="field-row">
-        <label class="field"><span>The month begins on day</span><input inputMode="numeric" placeholder="1" value={values.day ?? ""} onInput={set("day")} /></label>
-        <label class="field"><span>Price</span><input placeholder="5 / GB, or none" value={values.price ?? ""} onInput={set("price")} /></label>
-      </div>
-      <label class="field"><span>Metered</span><select value={values.metered ?? ""} onChange={set("metered")}><option value="">unchanged</option><option value="true">true: no probes, nothing twice</option><option value="false">false</option></select></label>
-      {args.length > 3 ? <Command line={commandLine(args)} label={`Changes ${one.name} in running processes`} /> : <p class="muted">Choose a change; the command line appears here.</p>}
-      <p class="muted">It changes running processes until they end; permanent changes belong in <code>[interfaces]</code> of the settings.</p>
-    </div>
+    <form class="policy" onSubmit={apply} aria-label={`Policy of ${one.name}`}>
+      {[POLICY.slice(0, 2), POLICY.slice(2)].map((row, index) => (
+        <div class="field-row" key={index}>
+          {row.map(([id, , label, hint]) => <label class="field" key={id}><span>{label}</span><input name={id} placeholder={hint} inputMode={id === "reset_day" ? "numeric" : "text"} value={values[id] ?? ""} onInput={set(id)} /></label>)}
+        </div>
+      ))}
+      {SWITCHES.map(([id, , label, hint]) => (
+        <label class="field" key={id}><span>{label}</span><select name={id} value={values[id] ?? ""} onChange={set(id)}><option value="">unchanged</option><option value="true">{hint}</option><option value="false">false</option></select></label>
+      ))}
+      <Button type="submit" label="Apply" kind="primary" disabled={!isChanged} />
+      {isChanged && <Command line={commandLine(args)} label="The same in a terminal" />}
+      {LASTS}
+    </form>
   );
 }
 
@@ -216,7 +257,12 @@ function Bonds({ process }) {
 }
 
 function Schedule({ process }) {
-  const [next, setNext] = useState("");
+  const [affinity, setAffinity] = useState("");
+  const keep = async (event) => {
+    event.preventDefault();
+    if (await changeInterfaces("PUT", "settings", { affinity: affinity.trim() }, `Destinations keep their interface for ${affinity.trim()}.`)) setAffinity("");
+  };
+  const isFixed = process.isKept;
   return (
     <Card title="Who gets the next connection">
       <p class="headline"><b>{process.schedule}</b>: {SCHEDULES[process.schedule] ?? ""}</p>
@@ -225,8 +271,17 @@ function Schedule({ process }) {
         ["Nearby hosts", process.near ? "assigned too" : "as the kernel decides"],
         ["Probes", size(process.spent_on_probes_bytes ?? NaN)],
       ]} />
-      <label class="field"><span>Choose by</span><select value={next} onChange={(event) => setNext(event.currentTarget.value)}><option value="">unchanged</option>{Object.entries(SCHEDULES).map(([name, words]) => <option key={name} value={name}>{name}: {words}</option>)}</select></label>
-      {next && next !== process.schedule && <Command line={commandLine(["interfaces", "schedule", next])} label="Changes the schedule in running processes" />}
+      {!isFixed && (
+        <div class="policy">
+          <label class="field"><span>Choose by</span><select name="schedule" value={process.schedule} onChange={({ currentTarget: select }) => choose(select, process.schedule, "PUT", "settings", { schedule: select.value }, `Connections are assigned by ${select.value}.`)}>{Object.entries(SCHEDULES).map(([name, words]) => <option key={name} value={name}>{name}: {words}</option>)}</select></label>
+          <label class="field"><span>Nearby hosts</span><select name="near" value={String(Boolean(process.near))} onChange={({ currentTarget: select }) => choose(select, String(Boolean(process.near)), "PUT", "settings", { near: select.value === "true" }, "Nearby hosts are treated as you chose.")}><option value="true">assigned too</option><option value="false">as the kernel decides</option></select></label>
+          <form class="field-row" onSubmit={keep}>
+            <label class="field"><span>A destination keeps its interface for</span><input name="affinity" placeholder="1 min, or 0 s" value={affinity} onInput={(event) => setAffinity(event.currentTarget.value)} /></label>
+            <Button type="submit" label="Keep" disabled={!affinity.trim()} />
+          </form>
+          {LASTS}
+        </div>
+      )}
     </Card>
   );
 }
@@ -236,36 +291,51 @@ function Rules({ process, names }) {
   const set = (id) => ({ currentTarget: { value } }) => setValues((before) => ({ ...before, [id]: value }));
   const rules = process.rules ?? [];
   const args = ["interfaces", "rule"];
-  const add = (option, value) => value?.trim() && args.push(option, value.trim());
-  add("--process", values.process);
-  add("--port", values.port);
-  add("--destination", values.destination);
+  const body = {};
+  for (const id of ["process", "port", "destination"]) {
+    const value = values[id]?.trim();
+    if (!value) continue;
+    args.push(`--${id}`, value);
+    body[id] = id === "port" ? Number(value) : value;
+  }
   const isWhole = args.length > 2 && values.interface;
-  if (values.interface) args.push(`--${values.action}`, values.interface);
+  if (values.interface) {
+    args.push(`--${values.action}`, values.interface);
+    body[values.action] = [values.interface];
+  }
+  const add = async (event) => {
+    event.preventDefault();
+    if (await changeInterfaces("POST", "rules", body, "The rule applies to new connections.")) setValues({ action: "only" });
+  };
   const columns = [
     { id: "number", label: "Rule", isNumber: true, value: (row) => row.number },
     { id: "process", label: "Program", value: (row) => row.process ?? "", cell: (row) => row.process ?? "all" },
     { id: "port", label: "Port", isNumber: true, value: (row) => row.port, cell: (row) => row.port ?? "all" },
     { id: "to", label: "To", value: (row) => row.destination ?? "", cell: (row) => row.destination ?? "all" },
     { id: "what", label: "Uses", isWide: true, cell: (row) => ["only", "prefer", "avoid"].filter((action) => row[action]).map((action) => `${action} ${row[action].join(", ")}`).join("; ") },
-    { id: "remove", label: "To remove it", cell: (row) => <Command line={commandLine(["interfaces", "rule", "--remove", String(row.number)])} label={`Removes rule ${row.number}`} isShort /> },
+    { id: "remove", label: "Remove", cell: (row) => <Button icon="forget" hidesLabel label={`Remove rule ${row.number}`} onClick={() => changeInterfaces("DELETE", `rules/${row.number}`, undefined, `Rule ${row.number} is removed.`)} /> },
   ];
   return (
     <Card title="Rules for programs">
-      <DataTable caption="Rules; the first that matches applies" columns={columns} rows={rules.map((rule, index) => ({ ...rule, number: index + 1 }))} keyOf={(row) => row.number} rowHeight={44} empty={<p class="muted">No rule: every program may use every interface.</p>} />
-      <details>
-        <summary>Add a rule</summary>
-        <div class="field-row">
-          <label class="field"><span>Program</span><input placeholder="zoom*" value={values.process ?? ""} onInput={set("process")} /></label>
-          <label class="field"><span>Port</span><input inputMode="numeric" placeholder="22" value={values.port ?? ""} onInput={set("port")} /></label>
-          <label class="field"><span>Destination</span><input placeholder="*.example.org" value={values.destination ?? ""} onInput={set("destination")} /></label>
-        </div>
-        <div class="field-row">
-          <label class="field"><span>Uses</span><select value={values.action} onChange={set("action")}><option value="only">only</option><option value="prefer">first</option><option value="avoid">not</option></select></label>
-          <label class="field"><span>Interface</span><select value={values.interface ?? ""} onChange={set("interface")}><option value="">choose</option>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select></label>
-        </div>
-        {isWhole ? <Command line={commandLine(args)} label="Adds the rule to running processes" /> : <p class="muted">Name a program, port or destination, and an interface; the command line appears here.</p>}
-      </details>
+      <DataTable caption="Rules; the first that matches applies" columns={process.isKept ? columns.slice(0, -1) : columns} rows={rules.map((rule, index) => ({ ...rule, number: index + 1 }))} keyOf={(row) => row.number} rowHeight={44} empty={<p class="muted">No rule: every program may use every interface.</p>} />
+      {!process.isKept && (
+        <details>
+          <summary>Add a rule</summary>
+          <form class="policy" onSubmit={add} aria-label="A rule">
+            <div class="field-row">
+              <label class="field"><span>Program</span><input name="process" placeholder="zoom*" value={values.process ?? ""} onInput={set("process")} /></label>
+              <label class="field"><span>Port</span><input name="port" inputMode="numeric" placeholder="22" value={values.port ?? ""} onInput={set("port")} /></label>
+              <label class="field"><span>Destination</span><input name="destination" placeholder="*.example.org" value={values.destination ?? ""} onInput={set("destination")} /></label>
+            </div>
+            <div class="field-row">
+              <label class="field"><span>Uses</span><select name="action" value={values.action} onChange={set("action")}><option value="only">only</option><option value="prefer">first</option><option value="avoid">not</option></select></label>
+              <label class="field"><span>Interface</span><select name="interface" value={values.interface ?? ""} onChange={set("interface")}><option value="">choose</option>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select></label>
+            </div>
+            <Button type="submit" label="Add the rule" kind="primary" disabled={!isWhole} />
+            {isWhole ? <Command line={commandLine(args)} label="The same in a terminal" /> : <p class="muted">Name a program, port or destination, and an interface.</p>}
+          </form>
+        </details>
+      )}
     </Card>
   );
 }

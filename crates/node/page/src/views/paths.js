@@ -86,7 +86,7 @@ function Troubles({ told }) {
     <Card title="What hinders measuring" kind="warning">
       <ul class="plain-list">
         {measuring && !measuring.enabled && <li>Measuring is off: set <code>enabled</code> in <code>[oracle.measure]</code> of the oracle's host.</li>}
-        {down.slice(0, 20).map((one) => <li key={one.node}><b>{one.node}</b> is down since {duration(seconds(one.since))}: {one.why}</li>)}
+        {down.slice(0, 20).map((one) => <li key={one.node}><b>{one.node}</b> is down since {duration(seconds(one.since))}: <Prose text={one.why} /></li>)}
         {down.length > 20 && <li>… and {down.length - 20} more nodes that are down</li>}
         {disagreements.slice(0, 10).map((one, index) => (
           <li key={index}><b>{one.from} → {one.to}</b>: {one.by} reported {rate(one.claimed_bps)}, the other end measured {said(one.seen_bps)}, {said(one.believed_bps)} is used ({ago(seconds(one.age))})</li>
@@ -257,7 +257,7 @@ function Advice({ advice }) {
         {best ? <><b>{gain(best.adds)}</b> on the mean of all measured pairs, if <b>{best.node}</b> relayed; it would cure {plural(best.helps, "pair")}.</>
           : "No further member would add a better detour as a relay."}
       </p>
-      <p class="sentence">{count(advice.pairs)} measured pairs; {percent(advice.pairs_with_a_good_detour / advice.pairs)} have a good detour (20 % and 1 Mbit/s more); the best one gains {gain(advice.mean_best_gain)} on average.</p>
+      <p class="sentence">{plural(advice.pairs, "measured pair")}; {percent(advice.pairs_with_a_good_detour / advice.pairs)} have a good detour (20 % and 1 Mbit/s more); the best one gains {gain(advice.mean_best_gain)} on average.</p>
       <div class="columns three">
         <div><h3>Let it relay, or place a relay near it</h3><DataTable caption="Places for a further relay" columns={siteColumns(false)} rows={further} keyOf={(site) => site.node} sort={{ id: "worth", isDown: true }} most={280} empty={<p class="muted">None would help.</p>} /></div>
         <div><h3>What the present relays give</h3><DataTable caption="Gain by present relays" columns={siteColumns(true)} rows={present} keyOf={(site) => site.node} sort={{ id: "worth", isDown: true }} most={280} empty={<p class="muted">No relay is the best detour of any pair.</p>} /></div>

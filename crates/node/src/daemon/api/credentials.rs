@@ -1,6 +1,8 @@
 //! Who may use the API on loopback: the token for programs, links that open the page once, and the page's sessions.
 //!
-//! Only hashes of secrets are kept in memory; `blake3::Hash` compares in constant time. Times are arguments.
+//! Only hashes of secrets are kept in memory; `blake3::Hash` compares in constant time. Times are arguments. A session
+//! belongs to the user of this host that opened it: browsers send its cookie to every server on 127.0.0.1 that they
+//! visit, also to those of other users.
 
 use blake3::Hash;
 use data_encoding::HEXLOWER;
@@ -12,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 use thalweg_base::durable;
+use tokio::sync::{Notify, futures::Notified};
 
 /// How long a link can be opened.
 pub const LINK_VALIDITY: Duration = Duration::from_secs(5 * 60);
@@ -31,34 +34,48 @@ const SECRET: usize = 32;
 /// The secrets of one daemon.
 #[derive(Debug)]
 pub struct Credentials {
-    token: Hash,
+    token: Mutex<Hash>,
     token_file: PathBuf,
-    links: Mutex<DatedSecrets>,
-    sessions: Mutex<DatedSecrets>,
+    links: Mutex<DatedSecrets<()>>,
+    sessions: Mutex<DatedSecrets<u32>>,
+    revoked: Notify,
 }
 
-/// Hashes of secrets and a time for each: when it was made or last used.
-#[derive(Debug, Default)]
-struct DatedSecrets(Vec<(Hash, Instant)>);
+/// Hashes of secrets, with a time for each (when it was made or last used) and its owner.
+#[derive(Debug)]
+struct DatedSecrets<Owner>(Vec<DatedSecret<Owner>>);
 
-impl DatedSecrets {
+#[derive(Debug)]
+struct DatedSecret<Owner> {
+    hash: Hash,
+    since: Instant,
+    owner: Owner,
+}
+
+impl<Owner> Default for DatedSecrets<Owner> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<Owner> DatedSecrets<Owner> {
     fn expire(&mut self, validity: Duration, now: Instant) {
-        self.0.retain(|(_, since)| now.saturating_duration_since(*since) < validity);
+        self.0.retain(|secret| now.saturating_duration_since(secret.since) < validity);
     }
 
     /// Adds a secret; of `most`, the oldest one gives way.
-    fn add(&mut self, secret: &str, most: usize, now: Instant) {
+    fn add(&mut self, secret: &str, owner: Owner, most: usize, now: Instant) {
         while self.0.len() >= most {
-            let oldest = self.0.iter().enumerate().min_by_key(|(_, (_, since))| *since);
+            let oldest = self.0.iter().enumerate().min_by_key(|(_, secret)| secret.since);
             let Some((at, _)) = oldest else { break };
             self.0.swap_remove(at);
         }
-        self.0.push((blake3::hash(secret.as_bytes()), now));
+        self.0.push(DatedSecret { hash: blake3::hash(secret.as_bytes()), since: now, owner });
     }
 
     fn position(&self, secret: &str) -> Option<usize> {
         let hash = blake3::hash(secret.as_bytes());
-        self.0.iter().position(|(known, _)| *known == hash)
+        self.0.iter().position(|known| known.hash == hash)
     }
 }
 
@@ -71,18 +88,29 @@ impl Credentials {
     pub fn open(token_file: &Path) -> io::Result<Self> {
         let token = match stored_token(token_file)? {
             Some(token) => token,
-            None => {
-                let token = random()?;
-                durable::replace(token_file, format!("{token}\n").as_bytes())?;
-                token
-            }
+            None => new_token(token_file)?,
         };
         Ok(Self {
-            token: blake3::hash(token.as_bytes()),
+            token: Mutex::new(blake3::hash(token.as_bytes())),
             token_file: token_file.to_owned(),
             links: Mutex::default(),
             sessions: Mutex::default(),
+            revoked: Notify::new(),
         })
+    }
+
+    /// Removes the token, so that the next start makes another one: while the port is not ours, programs may have sent
+    /// it to whoever has the port. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn discard(token_file: &Path) -> io::Result<bool> {
+        match fs::remove_file(token_file) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            removed => removed?,
+        }
+        durable::sync_directory(token_file)?;
+        Ok(true)
     }
 
     /// The file with the token.
@@ -92,7 +120,7 @@ impl Credentials {
 
     /// Whether this is the token.
     pub fn is_token(&self, text: &str) -> bool {
-        blake3::hash(text.as_bytes()) == self.token
+        blake3::hash(text.as_bytes()) == *self.token.lock()
     }
 
     /// Creates a code that opens the page once within [`LINK_VALIDITY`].
@@ -103,15 +131,16 @@ impl Credentials {
         let code = random()?;
         let mut links = self.links.lock();
         links.expire(LINK_VALIDITY, now);
-        links.add(&code, MAX_LINKS, now);
+        links.add(&code, (), MAX_LINKS, now);
         Ok(code)
     }
 
-    /// Exchanges a link's code for a new session; `None` if the code was used, has expired or never existed.
+    /// Exchanges a link's code for a new session of this user; `None` if the code was used, has expired or never
+    /// existed.
     ///
     /// # Errors
     /// If the system gives no random bytes.
-    pub fn open_session(&self, code: &str, now: Instant) -> io::Result<Option<String>> {
+    pub fn open_session(&self, code: &str, user: u32, now: Instant) -> io::Result<Option<String>> {
         let session = random()?;
         let mut links = self.links.lock();
         links.expire(LINK_VALIDITY, now);
@@ -120,18 +149,48 @@ impl Credentials {
         drop(links);
         let mut sessions = self.sessions.lock();
         sessions.expire(SESSION_IDLE, now);
-        sessions.add(&session, MAX_SESSIONS, now);
+        sessions.add(&session, user, MAX_SESSIONS, now);
         Ok(Some(session))
     }
 
-    /// Whether this is an open session, which is then as new.
-    pub fn use_session(&self, session: &str, now: Instant) -> bool {
+    /// Whether this is an open session of this user (`None`: unknown), which is then as new.
+    pub fn use_session(&self, session: &str, user: Option<u32>, now: Instant) -> bool {
         let mut sessions = self.sessions.lock();
         sessions.expire(SESSION_IDLE, now);
         let Some(at) = sessions.position(session) else { return false };
-        sessions.0[at].1 = now;
-        true
+        let session = &mut sessions.0[at];
+        let is_theirs = user == Some(session.owner);
+        if is_theirs {
+            session.since = now;
+        }
+        is_theirs
     }
+
+    /// Makes a new token and ends all links and sessions.
+    ///
+    /// # Errors
+    /// The system's; then the old token is still valid, and links and sessions go on.
+    pub fn revoke(&self) -> io::Result<()> {
+        let mut token = self.token.lock();
+        *token = blake3::hash(new_token(&self.token_file)?.as_bytes());
+        self.links.lock().0.clear();
+        self.sessions.lock().0.clear();
+        drop(token);
+        self.revoked.notify_waiters();
+        Ok(())
+    }
+
+    /// Completes at the next [`Self::revoke`] after this call.
+    pub fn revoked(&self) -> Notified<'_> {
+        self.revoked.notified()
+    }
+}
+
+/// Writes a new token to the file, durably and with mode 0600.
+fn new_token(file: &Path) -> io::Result<String> {
+    let token = random()?;
+    durable::replace(file, format!("{token}\n").as_bytes())?;
+    Ok(token)
 }
 
 /// The token in the file; `None` if there is none, or it is not to be used.
@@ -154,6 +213,9 @@ fn random() -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const USER: u32 = 1000;
+    const ME: Option<u32> = Some(USER);
 
     fn open() -> (tempfile::TempDir, Credentials) {
         let dir = tempfile::tempdir().unwrap();
@@ -190,28 +252,32 @@ mod tests {
     fn a_link_opens_one_session() {
         let ((_dir, all), now) = (open(), Instant::now());
         let code = all.new_link(now).unwrap();
-        assert!(!all.use_session(&code, now));
-        let session = all.open_session(&code, now).unwrap().unwrap();
-        assert!(all.use_session(&session, now) && !all.is_token(&session));
-        assert_eq!(all.open_session(&code, now).unwrap(), None, "it was used");
-        assert_eq!(all.open_session(&session, now).unwrap(), None);
+        assert!(!all.use_session(&code, ME, now));
+        let session = all.open_session(&code, USER, now).unwrap().unwrap();
+        assert!(all.use_session(&session, ME, now) && !all.is_token(&session));
+        assert_eq!(all.open_session(&code, USER, now).unwrap(), None, "it was used");
+        assert_eq!(all.open_session(&session, USER, now).unwrap(), None);
     }
 
     #[test]
     fn links_and_sessions_expire() {
         let ((_dir, all), now) = (open(), Instant::now());
         let [code, late] = [(); 2].map(|()| all.new_link(now).unwrap());
-        assert_eq!(all.open_session(&late, now + LINK_VALIDITY).unwrap(), None);
-        assert_eq!(all.open_session(&code, now).unwrap(), None, "expired links are forgotten");
+        assert_eq!(all.open_session(&late, USER, now + LINK_VALIDITY).unwrap(), None);
+        assert_eq!(
+            all.open_session(&code, USER, now).unwrap(),
+            None,
+            "expired links are forgotten"
+        );
         let code = all.new_link(now).unwrap();
         let last = now + LINK_VALIDITY - Duration::from_secs(1);
-        let session = all.open_session(&code, last).unwrap().unwrap();
+        let session = all.open_session(&code, USER, last).unwrap().unwrap();
         let mut at = last;
         for _ in 0..3 {
             at += SESSION_IDLE - Duration::from_secs(1);
-            assert!(all.use_session(&session, at), "its last use counts");
+            assert!(all.use_session(&session, ME, at), "its last use counts");
         }
-        assert!(!all.use_session(&session, at + SESSION_IDLE));
+        assert!(!all.use_session(&session, ME, at + SESSION_IDLE));
     }
 
     #[test]
@@ -219,17 +285,52 @@ mod tests {
         let ((_dir, all), now) = (open(), Instant::now());
         let at = |n: usize| now + Duration::from_millis(n as u64);
         let codes: Vec<_> = (0..=MAX_LINKS).map(|n| all.new_link(at(n)).unwrap()).collect();
-        assert_eq!(all.open_session(&codes[0], at(99)).unwrap(), None);
-        assert!(all.open_session(&codes[1], at(99)).unwrap().is_some());
+        assert_eq!(all.open_session(&codes[0], USER, at(99)).unwrap(), None);
+        assert!(all.open_session(&codes[1], USER, at(99)).unwrap().is_some());
         let open = |n: usize| {
             let code = all.new_link(at(n)).unwrap();
-            all.open_session(&code, at(n)).unwrap().unwrap()
+            all.open_session(&code, USER, at(n)).unwrap().unwrap()
         };
         let sessions: Vec<_> = (100..100 + MAX_SESSIONS).map(open).collect();
-        assert!(all.use_session(&sessions[0], at(500)));
+        assert!(all.use_session(&sessions[0], ME, at(500)));
         open(600);
-        assert!(all.use_session(&sessions[0], at(700)), "used later than the next one");
-        assert!(!all.use_session(&sessions[1], at(700)));
+        assert!(all.use_session(&sessions[0], ME, at(700)), "used later than the next one");
+        assert!(!all.use_session(&sessions[1], ME, at(700)));
         assert_eq!(all.sessions.lock().0.len(), MAX_SESSIONS);
+    }
+
+    #[test]
+    fn a_session_belongs_to_the_user_that_opened_it() {
+        let ((_dir, all), now) = (open(), Instant::now());
+        let code = all.new_link(now).unwrap();
+        let session = all.open_session(&code, USER, now).unwrap().unwrap();
+        let later = now + SESSION_IDLE - Duration::from_secs(1);
+        for other in [None, Some(0), Some(USER + 1)] {
+            assert!(!all.use_session(&session, other, later), "{other:?}");
+        }
+        assert!(!all.use_session(&session, ME, now + SESSION_IDLE), "others do not prolong it");
+    }
+
+    #[tokio::test]
+    async fn after_a_revocation_nothing_old_is_valid() {
+        let ((_dir, all), now) = (open(), Instant::now());
+        let token = fs::read_to_string(all.token_file()).unwrap();
+        let [code, link] = [(); 2].map(|()| all.new_link(now).unwrap());
+        let session = all.open_session(&code, USER, now).unwrap().unwrap();
+        let told = all.revoked();
+        all.revoke().unwrap();
+        told.await;
+        assert!(!all.is_token(token.trim()) && !all.use_session(&session, ME, now));
+        assert_eq!(all.open_session(&link, USER, now).unwrap(), None);
+        assert!(all.is_token(fs::read_to_string(all.token_file()).unwrap().trim()));
+    }
+
+    #[test]
+    fn a_discarded_token_is_not_valid_at_the_next_start() {
+        let (_dir, all) = open();
+        let token = fs::read_to_string(all.token_file()).unwrap();
+        assert!(Credentials::discard(all.token_file()).unwrap());
+        assert!(!Credentials::discard(all.token_file()).unwrap(), "there is none any more");
+        assert!(!Credentials::open(all.token_file()).unwrap().is_token(token.trim()));
     }
 }

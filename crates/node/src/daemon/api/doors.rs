@@ -1,5 +1,6 @@
 //! The two doors of the API: a unix socket that the node's owner alone can open, and a port on loopback.
 
+use super::Api;
 use axum::{Router, extract::Request, serve::Listener};
 use hyper::{
     body::Incoming,
@@ -22,17 +23,24 @@ use thalweg_base::{
     fair_slots::{Bounds, FairSlots, Slot},
     peer_source::is_owner,
 };
+use thalweg_uplinks::interfaces::user_at;
 use tokio::{
     net::{TcpListener, TcpStream, UnixListener, UnixStream, unix::SocketAddr},
     sync::Semaphore,
-    task::JoinSet,
+    task::{JoinSet, spawn_blocking},
     time::sleep,
 };
 use tokio_util::sync::CancellationToken;
 
-/// The most connections on loopback of callers who have not shown a token or a cookie yet. Any user of this host can open
-/// more.
-const UNKNOWN: usize = 64;
+/// The most connections on loopback of the node's user and root who have not shown a token or a cookie yet.
+const OWN_UNKNOWN: usize = 64;
+
+/// The most such connections of all other users of this host together. They have places of their own, so that they take
+/// none of the owner's.
+const OTHERS_UNKNOWN: usize = 64;
+
+/// The most of these of one user: a browser opens six. At the bound, the user that holds the most loses one first.
+const EACH_UNKNOWN: usize = 16;
 
 /// Such a connection older than this is closed if a new one needs its place.
 const GRACE: Duration = Duration::from_secs(1);
@@ -94,20 +102,64 @@ impl Listener for OwnerListener {
 }
 
 /// A connection on loopback, as its requests see it.
-#[derive(Clone, Debug, Default)]
-pub struct Connection(CancellationToken);
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The user of this host at its other end; `None`: the system does not say.
+    user: Option<u32>,
+    known: CancellationToken,
+}
 
 impl Connection {
+    async fn of(tcp: &TcpStream) -> Self {
+        let user = match (tcp.peer_addr(), tcp.local_addr()) {
+            // The kernel answers at once, but where it does not know the question, `/proc` must be read.
+            (Ok(theirs), Ok(ours)) => {
+                spawn_blocking(move || user_at(theirs, ours)).await.ok().flatten()
+            }
+            _ => None,
+        };
+        Self { user, known: CancellationToken::new() }
+    }
+
+    /// The user of this host at its other end; `None`: the system does not say.
+    pub fn user(&self) -> Option<u32> {
+        self.user
+    }
+
     /// Its caller has shown a token or a cookie: strangers can no longer take its place.
     pub fn set_known(&self) {
-        self.0.cancel();
+        self.known.cancel();
     }
 }
 
-/// Serves callers on loopback until `stop`; requests in progress are finished.
-pub async fn serve_loopback(listener: TcpListener, router: Router, stop: CancellationToken) {
-    let bounds = Bounds { all: UNKNOWN, each: UNKNOWN, grace: Some(GRACE) };
-    let (unknown, known) = (FairSlots::new(bounds), Arc::new(Semaphore::new(KNOWN)));
+/// The places of connections on loopback.
+struct Places {
+    own: FairSlots<Option<u32>>,
+    others: FairSlots<Option<u32>>,
+    known: Arc<Semaphore>,
+}
+
+impl Places {
+    fn new() -> Self {
+        let places = |all, each| FairSlots::new(Bounds { all, each, grace: Some(GRACE) });
+        Self {
+            own: places(OWN_UNKNOWN, OWN_UNKNOWN),
+            others: places(OTHERS_UNKNOWN, EACH_UNKNOWN),
+            known: Arc::new(Semaphore::new(KNOWN)),
+        }
+    }
+
+    /// A place for a connection of this user who has not shown anything yet.
+    fn enter(&self, user: Option<u32>, is_owner: bool, now: Instant) -> Option<Slot<Option<u32>>> {
+        let places = if is_owner { &self.own } else { &self.others };
+        places.enter(user, 1, now)
+    }
+}
+
+/// Serves callers on loopback until the daemon stops; requests in progress are finished.
+pub async fn serve_loopback(listener: TcpListener, api: &Arc<Api>) {
+    let Ok(door) = &api.page else { return };
+    let (router, stop, places) = (api.loopback_router(), &api.stop, Places::new());
     let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -117,10 +169,12 @@ pub async fn serve_loopback(listener: TcpListener, router: Router, stop: Cancell
         };
         match accepted {
             Ok((tcp, _)) => {
+                let connection = Connection::of(&tcp).await;
+                let is_owner = door.guard.is_owner(connection.user);
                 // A connection without a place is closed.
-                if let Some(place) = unknown.enter((), 1, Instant::now()) {
-                    let (router, known) = (router.clone(), known.clone());
-                    tasks.spawn(answer(tcp, router, place, known, stop.clone()));
+                if let Some(place) = places.enter(connection.user, is_owner, Instant::now()) {
+                    let (router, known) = (router.clone(), places.known.clone());
+                    tasks.spawn(answer(tcp, connection, router, place, known, api.clone()));
                 }
             }
             Err(_) => sleep(ACCEPT_PAUSE).await,
@@ -133,14 +187,17 @@ pub async fn serve_loopback(listener: TcpListener, router: Router, stop: Cancell
 /// Answers the requests of one connection.
 async fn answer(
     tcp: TcpStream,
+    connection: Connection,
     router: Router,
-    place: Slot<()>,
+    place: Slot<Option<u32>>,
     known: Arc<Semaphore>,
-    stop: CancellationToken,
+    api: Arc<Api>,
 ) {
+    let Ok(door) = &api.page else { return };
+    let (mut revoked, stop) = (pin!(door.credentials.revoked()), &api.stop);
     // Events are small and should leave at once. If the caller has left already, this fails, and so will reads.
     _ = tcp.set_nodelay(true);
-    let (connection, service) = (Connection::default(), TowerToHyperService::new(router));
+    let service = TowerToHyperService::new(router);
     let of_request = connection.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(of_request.clone());
@@ -161,7 +218,9 @@ async fn answer(
             // Errors need no report: the caller sees that the connection ends.
             _ = serving.as_mut() => break,
             () = evicted => break,
-            () = connection.0.cancelled(), if known_place.is_none() => {
+            // What its caller has shown is no longer valid.
+            () = revoked.as_mut() => break,
+            () = connection.known.cancelled(), if known_place.is_none() => {
                 let Ok(free) = known.clone().try_acquire_owned() else { break };
                 (place, known_place) = (None, Some(free));
             }

@@ -58,9 +58,8 @@ fn status_of(code: &str) -> StatusCode {
     match code {
         "not_admin" | "not_admitted" | "not_member" => StatusCode::FORBIDDEN,
         "unknown_member" | "already_revoked" | "not_found" => StatusCode::NOT_FOUND,
-        "bad_state" | "yourself" | "last" | "not_listed" | "name_taken" | "full" => {
-            StatusCode::CONFLICT
-        }
+        "bad_state" | "yourself" | "last" | "not_listed" | "name_taken" | "full"
+        | "not_changed" | "settings" => StatusCode::CONFLICT,
         "queue_full" | "rate_limited" => StatusCode::TOO_MANY_REQUESTS,
         "disk" => StatusCode::INTERNAL_SERVER_ERROR,
         "not_elected" | "oracle" | "storage" => StatusCode::BAD_GATEWAY,
@@ -178,6 +177,7 @@ mod tests {
             ("unknown_member", 404),
             ("bad_request", 400),
             ("bad_state", 409),
+            ("not_changed", 409),
             ("queue_full", 429),
             ("too_many_waiting", 429),
             ("not_admin", 403),

@@ -4,6 +4,10 @@
 //! name this host itself (a page that resolves its own name to 127.0.0.1 does not), must not come from another site, and
 //! must carry the token or the cookie of a session. A cookie is sent without the user's doing: with it, a request that
 //! changes something must also come from our own page.
+//!
+//! Both can reach another user of this host: a browser sends the cookie to every server on 127.0.0.1, and a program
+//! sends the token to whoever has the port while the node is down. So the token is valid only from the node's own user
+//! and root, and a session only from the user that opened it.
 
 use super::credentials::Credentials;
 use axum::http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
@@ -37,6 +41,8 @@ pub enum Denial {
     CrossSite,
     /// It would change something, has our cookie, and does not come from our page.
     Origin,
+    /// It has the token, and comes from this user, who is neither the node's nor root; `None`: it cannot be found out.
+    User(Option<u32>),
 }
 
 impl Denial {
@@ -52,9 +58,25 @@ impl Denial {
                                programs send the token instead";
                 ("wrong_origin", message.to_owned())
             }
+            Self::User(user) => {
+                let user = user.map_or("an unknown user".to_owned(), |user| format!("user {user}"));
+                let message = format!(
+                    "the token is valid only from programs of the user that the node runs as, and of \
+                     root; this connection is of {user}"
+                );
+                ("wrong_user", message)
+            }
         };
         (StatusCode::FORBIDDEN, code, message)
     }
+}
+
+/// What the guard reads of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    pub method: &'a Method,
+    pub uri: &'a Uri,
+    pub headers: &'a HeaderMap,
 }
 
 /// The checks of requests at one listener.
@@ -64,11 +86,13 @@ pub struct Guard {
     hosts: Vec<String>,
     /// The name of the cookie. Cookies are shared by all ports of a host, and several nodes may run on one.
     cookie: String,
+    /// The user that the node runs as.
+    owner: u32,
 }
 
 impl Guard {
-    /// Guards the listener at this address.
-    pub fn new(at: SocketAddr) -> Self {
+    /// Guards the listener at this address, of a node that runs as this user.
+    pub fn new(at: SocketAddr, owner: u32) -> Self {
         let port = at.port();
         let mut hosts: Vec<_> =
             ["127.0.0.1", "[::1]", "localhost"].map(|host| format!("{host}:{port}")).into();
@@ -79,7 +103,7 @@ impl Guard {
         if !hosts.contains(&own) {
             hosts.push(own);
         }
-        Self { hosts, cookie: format!("thalweg-{port}") }
+        Self { hosts, cookie: format!("thalweg-{port}"), owner }
     }
 
     /// The value of `Set-Cookie` for a session.
@@ -96,28 +120,34 @@ impl Guard {
         named.find(|(name, _)| *name == self.cookie).map(|(_, value)| value)
     }
 
-    /// Who sent the request.
+    /// Whether this user of the host may use the token: the node's own, or root.
+    pub fn is_owner(&self, user: Option<u32>) -> bool {
+        user.is_some_and(|user| [0, self.owner].contains(&user))
+    }
+
+    /// Who sent the request over a connection of this user of the host.
     ///
     /// # Errors
     /// If it is refused whoever sent it.
     pub fn check(
         &self,
-        method: &Method,
-        uri: &Uri,
-        headers: &HeaderMap,
+        request: &Head<'_>,
+        user: Option<u32>,
         credentials: &Credentials,
         now: Instant,
     ) -> Result<Caller, Denial> {
+        let Head { method, uri, headers } = request;
         let host = self.host(uri, headers).ok_or(Denial::Host)?;
         let site = one(headers, &FETCH_SITE).map_err(|()| Denial::CrossSite)?;
         if site == Some("cross-site") {
             return Err(Denial::CrossSite);
         }
         if bearer(headers).is_some_and(|token| credentials.is_token(token)) {
-            return Ok(Caller::Token);
+            let is_owner = self.is_owner(user);
+            return is_owner.then_some(Caller::Token).ok_or(Denial::User(user));
         }
         let session = self.session(headers);
-        if !session.is_some_and(|session| credentials.use_session(session, now)) {
+        if !session.is_some_and(|session| credentials.use_session(session, user, now)) {
             return Ok(Caller::Stranger);
         }
         // Another port of this host is the same site, so that it gets the cookie, but it is another program's page.
@@ -170,9 +200,16 @@ mod tests {
         credentials: Credentials,
         token: String,
         cookie: String,
+        /// The user of the connection; `None`: the one whom the request's credential belongs to.
+        user: Option<u32>,
         now: Instant,
         _dir: tempfile::TempDir,
     }
+
+    /// The user that the node runs as.
+    const OWNER: u32 = 500;
+    /// The user that opened the session.
+    const BROWSER: u32 = 1000;
 
     impl Scene {
         fn new() -> Self {
@@ -182,10 +219,11 @@ mod tests {
             let token = format!("Bearer {}", token.trim());
             let now = Instant::now();
             let code = credentials.new_link(now).unwrap();
-            let session = credentials.open_session(&code, now).unwrap().unwrap();
-            let guard = Guard::new("127.0.0.1:7374".parse().unwrap());
+            let session = credentials.open_session(&code, BROWSER, now).unwrap().unwrap();
+            let guard = Guard::new("127.0.0.1:7374".parse().unwrap(), OWNER);
             let cookie = format!("thalweg-7374={session}");
-            Self { guard, credentials, token, cookie, now, _dir: dir }
+            let user = None;
+            Self { guard, credentials, token, cookie, user, now, _dir: dir }
         }
 
         fn check(
@@ -207,7 +245,10 @@ mod tests {
             for (name, value) in headers {
                 map.append(*name, HeaderValue::from_str(value).unwrap());
             }
-            self.guard.check(&method, target, &map, &self.credentials, self.now)
+            let by_credential = if map.contains_key("authorization") { OWNER } else { BROWSER };
+            let user = self.user.or(Some(by_credential));
+            let head = Head { method: &method, uri: target, headers: &map };
+            self.guard.check(&head, user, &self.credentials, self.now)
         }
     }
 
@@ -242,7 +283,7 @@ mod tests {
 
     #[test]
     fn another_loopback_address_is_named_by_itself() {
-        let guard = Guard::new("127.0.0.9:80".parse().unwrap());
+        let guard = Guard::new("127.0.0.9:80".parse().unwrap(), OWNER);
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("127.0.0.9:80"));
         assert!(guard.host(&Uri::from_static("/"), &headers).is_some());
@@ -265,6 +306,34 @@ mod tests {
         let lower = scene.token.replace("Bearer", "bearer");
         let token = ("authorization", lower.as_str());
         assert_eq!(scene.check(Method::DELETE, &[HOST, token]), Ok(Caller::Token));
+    }
+
+    #[test]
+    fn another_user_of_the_host_is_refused_with_the_token_and_a_stranger_with_the_cookie() {
+        let mut scene = Scene::new();
+        for (user, by_token, by_cookie) in [
+            (OWNER, Ok(Caller::Token), Ok(Caller::Stranger)),
+            (0, Ok(Caller::Token), Ok(Caller::Stranger)),
+            (BROWSER, Err(Denial::User(Some(BROWSER))), Ok(Caller::Page)),
+            (65_534, Err(Denial::User(Some(65_534))), Ok(Caller::Stranger)),
+        ] {
+            scene.user = Some(user);
+            let token = scene.check(Method::GET, &[HOST, ("authorization", &*scene.token)]);
+            assert_eq!(token, by_token, "{user}");
+            let cookie = scene.check(Method::GET, &[HOST, ("cookie", &*scene.cookie)]);
+            assert_eq!(cookie, by_cookie, "{user}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(header::HOST, HeaderValue::from_static("127.0.0.1:7374"));
+        headers.insert(header::COOKIE, HeaderValue::from_str(&scene.cookie).unwrap());
+        let target = Uri::from_static("/");
+        let unknown = |headers: &HeaderMap| {
+            let head = Head { method: &Method::GET, uri: &target, headers };
+            scene.guard.check(&head, None, &scene.credentials, scene.now)
+        };
+        assert_eq!(unknown(&headers), Ok(Caller::Stranger));
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_str(&scene.token).unwrap());
+        assert_eq!(unknown(&headers), Err(Denial::User(None)));
     }
 
     #[test]

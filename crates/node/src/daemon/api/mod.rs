@@ -11,13 +11,16 @@
 //! | `GET /v1/status` | [`super::NodeStatus`] |
 //! | `GET /v1/roster` | the roster, as JSON |
 //! | `GET /v1/paths`, `GET /v1/interfaces` | [`Documents`] of the program |
+//! | `GET /v1/paths/matrix` | the rates in binary form, or their changes ([`path_matrix`]) |
+//! | `PUT /v1/interfaces/…`, `… /v1/interfaces/rules…` | changes of running processes; the document afterwards |
 //! | `GET /v1/drop-boxes` | counters and settings of drop boxes; null if there are none |
 //! | `POST /v1/drop-boxes/strike` | the number of struck submissions, and their bytes |
 //! | `GET /v1/carrier` | [`thalweg_probe::carrier::CarrierReport`]; null if nothing is carried |
 //! | `GET /v1/oracle` | the oracle's status |
-//! | `POST /v1/tokens`, `POST /v1/revoke` | as at the oracle, asked in this node's name |
+//! | `POST /v1/tokens`, `POST /v1/revoke`, `POST /v1/addresses` | as at the oracle, asked in this node's name |
+//! | `POST /v1/reload` | what changed in the settings, and what needs a restart |
 //! | `… /v1/jobs…`, `GET /v1/events` | the queue of transfers, and its changes |
-//! | `POST /v1/jobs/terminal`, `POST /v1/page/links` | only at the socket |
+//! | `POST /v1/jobs/terminal`, `POST /v1/page/links`, `POST /v1/page/revoke` | only at the socket |
 //! | `GET /v1/openapi.json` | the description of all this |
 //!
 //! Errors: an object with `code` and `message`, with status 4xx or 5xx; also for paths and methods that do not exist.
@@ -28,17 +31,19 @@ mod doors;
 mod error;
 mod events;
 mod guard;
+mod interfaces;
 mod jobs;
 mod node;
 mod openapi;
 mod page;
+mod path_matrix;
 mod terminal;
 
-pub use documents::{Documents, NoDocuments};
+pub use documents::{Documents, NoDocuments, PathDocument};
 pub use doors::bind;
 pub use page::PageLink;
 
-use super::status::StatusSources;
+use super::{Reload, status::StatusSources};
 use axum::{
     Extension, Router,
     body::Bytes,
@@ -50,10 +55,11 @@ use axum::{
 use credentials::Credentials;
 use documents::DocumentCache;
 use error::ApiRefusal;
-use guard::{Caller, Guard};
+use guard::{Caller, Guard, Head};
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc, time::Instant};
 use thalweg_base::log::{Event, Log};
 use thalweg_jobs::Jobs;
+use thalweg_uplinks::interfaces::listener_at;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::Semaphore,
@@ -81,8 +87,9 @@ pub struct ApiConfig {
 pub struct Api {
     pub(super) sources: StatusSources,
     /// The queue of transfers; `None`: it cannot be used.
-    jobs: Option<Jobs>,
+    pub(super) jobs: Option<Jobs>,
     documents: DocumentCache,
+    settings: Arc<dyn Reload>,
     /// The door on loopback, or why there is none.
     page: Result<PageDoor, String>,
     /// Places for streams of events.
@@ -106,8 +113,31 @@ impl PageDoor {
     fn open(config: &ApiConfig, listener: &TcpListener) -> io::Result<Self> {
         let at = listener.local_addr()?;
         let credentials = Credentials::open(&config.token_file)?;
-        Ok(Self { at, guard: Guard::new(at), credentials })
+        let owner = rustix::process::geteuid().as_raw();
+        Ok(Self { at, guard: Guard::new(at, owner), credentials })
     }
+}
+
+/// Says who has the port of the API, and removes the token, which programs may have sent there: the next start makes
+/// another one. Reads `/proc`: do not call it on a runtime's thread.
+pub fn port_is_taken(config: &ApiConfig) -> String {
+    let at = config.listen;
+    let holder = listener_at(at).map_or("another program".to_owned(), |holder| {
+        let process = holder.process.map(|(id, name)| format!("process {id} ({name}), "));
+        format!("{}user {}", process.unwrap_or_default(), holder.user)
+    });
+    let file = config.token_file.display();
+    let token = match Credentials::discard(&config.token_file) {
+        Ok(true) => {
+            format!("; the token in {file} was removed, as programs may have sent it there")
+        }
+        Ok(false) => String::new(),
+        Err(e) => format!("; remove {file}, which may have been sent there: {e}"),
+    };
+    format!(
+        "{holder} uses {at}{token}; end it, or set `[api] listen` in the settings to another port, \
+         and restart the node"
+    )
 }
 
 /// The doors of a daemon, bound, and the API behind them.
@@ -124,6 +154,7 @@ pub struct ApiParts {
     pub sources: StatusSources,
     pub jobs: Option<Jobs>,
     pub documents: Arc<dyn Documents>,
+    pub settings: Arc<dyn Reload>,
     pub stop: CancellationToken,
 }
 
@@ -152,6 +183,7 @@ impl Doors {
             sources: parts.sources,
             jobs: parts.jobs,
             documents: DocumentCache::new(parts.documents),
+            settings: parts.settings,
             page,
             streams: Arc::new(Semaphore::new(events::MAX_STREAMS)),
             stop: parts.stop,
@@ -171,7 +203,7 @@ impl Doors {
         let at_socket = doors::serve_socket(socket, api.socket_router(), api.stop.clone());
         let at_loopback = async {
             if let Some(listener) = loopback {
-                doors::serve_loopback(listener, api.loopback_router(), api.stop.clone()).await;
+                doors::serve_loopback(listener, &api).await;
             }
         };
         tokio::join!(at_socket, at_loopback);
@@ -184,13 +216,20 @@ fn described() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(node::status))
         .routes(routes!(node::roster))
         .routes(routes!(node::paths))
-        .routes(routes!(node::interfaces))
+        .routes(routes!(node::matrix))
+        .routes(routes!(interfaces::interfaces))
+        .routes(routes!(interfaces::set_settings))
+        .routes(routes!(interfaces::set_policy))
+        .routes(routes!(interfaces::add_rule))
+        .routes(routes!(interfaces::remove_rule))
         .routes(routes!(node::drop_boxes))
         .routes(routes!(node::strike))
         .routes(routes!(node::carrier))
         .routes(routes!(node::oracle))
         .routes(routes!(node::token))
         .routes(routes!(node::revoke))
+        .routes(routes!(node::set_addresses))
+        .routes(routes!(node::reload))
         .routes(routes!(node::openapi))
         .routes(routes!(jobs::list, jobs::add))
         .routes(routes!(jobs::show, jobs::forget))
@@ -202,6 +241,7 @@ fn described() -> OpenApiRouter<Arc<Api>> {
         .routes(routes!(events::events))
         .routes(routes!(terminal::terminal))
         .routes(routes!(page::new_link))
+        .routes(routes!(page::revoke))
 }
 
 impl Api {
@@ -237,7 +277,9 @@ async fn guarded(State(api): State<Arc<Api>>, mut request: Request, next: Next) 
     let Ok(door) = &api.page else { return error::no_route().await.into_response() };
     let PageDoor { at, guard, credentials } = door;
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-    let checked = guard.check(method, uri, headers, credentials, Instant::now());
+    let user = request.extensions().get().and_then(doors::Connection::user);
+    let head = Head { method, uri, headers };
+    let checked = guard.check(&head, user, credentials, Instant::now());
     let mut response = match checked {
         Err(denial) => {
             let (status, code, message) = denial.refusal(*at);

@@ -2,25 +2,26 @@
 
 use super::{
     Api,
-    error::{ApiRefusal, ErrorBody, JsonBody},
+    error::{ApiRefusal, ErrorBody, JsonBody, QueryOf},
 };
 use axum::{
     Json,
     body::Bytes,
     extract::State,
-    http::header,
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 use thalweg_wire::bistro::{StrikeReply, StrikeRequest};
 use thalweg_wire::mesh::{
-    RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply, TokenRequest,
+    AddressesReply, AddressesRequest, RevokeReply, RevokeRequest, Roster, StatusReply, TokenReply,
+    TokenRequest,
 };
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-use crate::daemon::NodeStatus;
+use crate::daemon::{NodeStatus, ReloadReply};
 
 /// The signed list of members, as `thalweg mesh members --json` prints it.
 #[derive(Debug, Serialize, ToSchema)]
@@ -45,6 +46,12 @@ pub struct TokenDocument(TokenReply);
 #[serde(transparent)]
 #[schema(value_type = Object)]
 pub struct RevokedDocument(RevokeReply);
+
+/// The member's `name`, its `addresses`, and the `version` of the roster with them.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(transparent)]
+#[schema(value_type = Object)]
+pub struct AddressesDocument(AddressesReply);
 
 /// What was struck: the number of `submissions`, and their `bytes`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -105,6 +112,16 @@ pub struct RevokeRequestShape {
     member: String,
 }
 
+/// The shape of a request to replace this host's addresses.
+#[derive(ToSchema)]
+#[schema(as = AddressesRequest)]
+#[allow(dead_code, reason = "only describes the request, whose type is another crate's")]
+pub struct AddressesRequestShape {
+    /// `HOST:PORT`, the best first.
+    #[schema(max_items = 16)]
+    addresses: Vec<String>,
+}
+
 /// The shape of a request to strike submissions from a drop box.
 #[derive(ToSchema)]
 #[schema(as = StrikeRequest)]
@@ -141,24 +158,53 @@ pub async fn roster(State(api): State<Arc<Api>>) -> Result<Json<RosterDocument>,
 
 /// Show what is known of paths
 ///
-/// The document of `thalweg paths --full --json`, and its `advice`. It is at most ten seconds old.
+/// The document of `thalweg paths --full --json`, and its `advice`. It is at most ten seconds old; of a large mesh two
+/// minutes, because making it moves all rates.
 #[utoipa::path(get, path = "/v1/paths", operation_id = "show_paths", tag = "node", responses(
     (status = 200, description = "Rates between all members, and relays", body = Document),
     (status = 404, description = "Nothing is known yet (`no_paths`)", body = ErrorBody),
 ))]
 pub async fn paths(State(api): State<Arc<Api>>) -> Result<Response, ApiRefusal> {
-    Ok(json(api.documents.paths().await?))
+    let document = api.documents.paths().await?;
+    Ok(json(serde_json::to_vec(&*document).map_err(ApiRefusal::broken)?.into()))
 }
 
-/// Show the interfaces of the node's host
+/// The query of `GET /v1/paths/matrix`.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(default)]
+pub struct MatrixQuery {
+    /// The version that the client has, the `ETag` of its last reply without quotes: only what has changed since then is sent.
+    since: Option<String>,
+}
+
+/// Show the rates between all members in binary form
 ///
-/// The document of `thalweg interfaces status --json`. It is at most a second old.
-#[utoipa::path(get, path = "/v1/interfaces", operation_id = "show_interfaces", tag = "node", responses(
-    (status = 200, description = "For each process its interfaces and connections", body = Document),
-    (status = 404, description = "It cannot be read (`no_interfaces`)", body = ErrorBody),
-))]
-pub async fn interfaces(State(api): State<Arc<Api>>) -> Result<Response, ApiRefusal> {
-    Ok(json(api.documents.interfaces().await?))
+/// For meshes of hundreds of nodes: 13 bytes for each pair, and 17 for each that has changed. The format is described in
+/// `docs/console.md`.
+#[utoipa::path(get, path = "/v1/paths/matrix", operation_id = "show_matrix", tag = "node",
+    params(MatrixQuery, ("If-None-Match" = Option<String>, Header,
+        description = "The `ETag` of the last reply")),
+    responses(
+        (status = 200, description = "All cells, or those that have changed",
+            content(("application/octet-stream"))),
+        (status = 304, description = "Nothing has changed since the version in `If-None-Match`"),
+        (status = 404, description = "Nothing is known yet (`no_paths`), or there are more than 2000 nodes (`no_matrix`)",
+            body = ErrorBody),
+    ))]
+pub async fn matrix(
+    State(api): State<Arc<Api>>,
+    QueryOf(query): QueryOf<MatrixQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiRefusal> {
+    let known = headers.get(header::IF_NONE_MATCH).and_then(|known| known.to_str().ok());
+    let matrix = api.documents.matrix(query.since.as_deref(), known.unwrap_or_default()).await?;
+    let etag = [(header::ETAG, matrix.etag)];
+    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+    Ok(match matrix.body {
+        Some(body) => (etag, kind, body).into_response(),
+        None => (StatusCode::NOT_MODIFIED, etag).into_response(),
+    })
 }
 
 /// A document that is JSON already.
@@ -236,6 +282,32 @@ pub async fn revoke(
     JsonBody(request): JsonBody<RevokeRequest>,
 ) -> Result<Json<RevokedDocument>, ApiRefusal> {
     Ok(Json(RevokedDocument(api.sources.control.revoke(request).await?)))
+}
+
+/// Replace the addresses at which other members reach this node
+#[utoipa::path(post, path = "/v1/addresses", operation_id = "set_addresses", tag = "node", request_body = AddressesRequestShape, responses(
+    (status = 200, description = "They are in the roster", body = AddressesDocument),
+    (status = 400, description = "They cannot be addresses of this host, or it has none in the roster", body = ErrorBody),
+    (status = 409, description = "The host is not a member (`not_listed`)", body = ErrorBody),
+    (status = 429, description = "Too many requests (`rate_limited`)", body = ErrorBody),
+    (status = 502, description = "The oracle could not be asked (`oracle_…`)", body = ErrorBody),
+))]
+pub async fn set_addresses(
+    State(api): State<Arc<Api>>,
+    JsonBody(request): JsonBody<AddressesRequest>,
+) -> Result<Json<AddressesDocument>, ApiRefusal> {
+    Ok(Json(AddressesDocument(api.sources.control.set_addresses(request).await?)))
+}
+
+/// Read the settings file again
+///
+/// All of it is checked first. Settings that can change while the node runs apply to what begins from now on.
+#[utoipa::path(post, path = "/v1/reload", operation_id = "reload_settings", tag = "node", responses(
+    (status = 200, description = "What was changed", body = ReloadReply),
+    (status = 409, description = "The settings have mistakes; all former ones stay (`settings`)", body = ErrorBody),
+))]
+pub async fn reload(State(api): State<Arc<Api>>) -> Result<Json<ReloadReply>, ApiRefusal> {
+    Ok(Json(api.settings.reload().await?))
 }
 
 /// Describe the API

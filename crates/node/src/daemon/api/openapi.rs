@@ -25,6 +25,7 @@ use utoipa::{
     security(("token" = []), ("page" = [])),
     tags(
         (name = "node", description = "The node and its mesh"),
+        (name = "interfaces", description = "The interfaces of the node's host, and how processes may use them"),
         (name = "jobs", description = "Transfers: the queue, and commands in terminals"),
         (name = "page", description = "The page"),
     ),

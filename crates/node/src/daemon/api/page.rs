@@ -1,12 +1,13 @@
 //! The page: its files, the link that opens it, and the texts for those who have no link.
 
 use super::{
-    Api,
+    Api, PageDoor,
+    doors::Connection,
     error::{ApiRefusal, ErrorBody, no_route},
     guard::Caller,
 };
 use axum::{
-    Json, Router,
+    Extension, Json, Router,
     extract::{FromRequestParts, Query, State},
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
@@ -21,6 +22,7 @@ use std::{
 use thalweg_base::clock::WallClock;
 use thalweg_units::WallTime;
 use thalweg_wire::bistro::show_date;
+use tokio::task::spawn_blocking;
 use utoipa::ToSchema;
 
 /// A file of the page.
@@ -61,6 +63,7 @@ macro_rules! page_file {
 
 page_file!(INDEX, "text/html; charset=utf-8", "index.html");
 page_file!(SCRIPT, "text/javascript; charset=utf-8", "app.js");
+page_file!(CHARTS, "text/javascript; charset=utf-8", "charts.js");
 page_file!(STYLE, "text/css; charset=utf-8", "app.css");
 page_file!(ICON, "image/svg+xml", "favicon.svg");
 
@@ -70,6 +73,7 @@ pub fn routes() -> Router<Arc<Api>> {
         .route("/", get(index))
         .route("/enter", get(enter))
         .route("/app.js", get(|headers: HeaderMap| async move { SCRIPT.reply(&headers) }))
+        .route("/charts.js", get(|headers: HeaderMap| async move { CHARTS.reply(&headers) }))
         .route("/app.css", get(|headers: HeaderMap| async move { STYLE.reply(&headers) }))
         .route("/favicon.svg", get(|headers: HeaderMap| async move { ICON.reply(&headers) }))
 }
@@ -93,10 +97,11 @@ struct LinkQuery {
     code: String,
 }
 
-/// Exchanges a link's code for a cookie.
+/// Exchanges a link's code for a cookie, which is valid only from connections of the same user of this host.
 async fn enter(
     State(api): State<Arc<Api>>,
     method: Method,
+    connection: Option<Extension<Connection>>,
     query: Result<Query<LinkQuery>, axum::extract::rejection::QueryRejection>,
 ) -> Result<Response, ApiRefusal> {
     let Ok(door) = &api.page else { return Err(no_route().await) };
@@ -105,7 +110,10 @@ async fn enter(
     if method != Method::GET {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let session = door.credentials.open_session(&code, Instant::now());
+    let Some(user) = connection.and_then(|Extension(connection)| connection.user()) else {
+        return Ok(text_page(StatusCode::FORBIDDEN, UNKNOWN_USER));
+    };
+    let session = door.credentials.open_session(&code, user, Instant::now());
     let Some(session) = session.map_err(ApiRefusal::broken)? else {
         return Ok(text_page(StatusCode::FORBIDDEN, USED));
     };
@@ -113,6 +121,10 @@ async fn enter(
     let headers = [(header::LOCATION, "/".to_owned()), (header::SET_COOKIE, cookie)];
     Ok((StatusCode::SEE_OTHER, headers).into_response())
 }
+
+const UNKNOWN_USER: &str = "The system does not say which user this connection is of, so the page \
+                            cannot be opened here. The API works at the node's socket: see \
+                            docs/console.md.";
 
 const USED: &str = "This link was used already, or is older than five minutes. Run \
                     <code>thalweg page</code> for a new one.";
@@ -184,10 +196,30 @@ pub async fn new_link(
     _: OwnerOnly,
     State(api): State<Arc<Api>>,
 ) -> Result<Json<PageLink>, ApiRefusal> {
-    let off = |why: &String| ApiRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "no_page", why);
-    let door = api.page.as_ref().map_err(off)?;
+    let door = open_door(&api)?;
     let code = door.credentials.new_link(Instant::now()).map_err(ApiRefusal::broken)?;
     Ok(Json(PageLink::to(door.at, &code)))
+}
+
+/// End all sessions and replace the token
+///
+/// Links that were not opened are no longer valid, all connections on loopback are closed, and the file `api.token` has
+/// a new token. Only at the socket.
+#[utoipa::path(post, path = "/v1/page/revoke", operation_id = "revoke_page", tag = "page", responses(
+    (status = 204, description = "Nothing that was valid before is valid now"),
+    (status = 500, description = "The token cannot be written (`internal`); nothing has changed", body = ErrorBody),
+    (status = 503, description = "The page is off (`no_page`)", body = ErrorBody),
+))]
+pub async fn revoke(_: OwnerOnly, State(api): State<Arc<Api>>) -> Result<StatusCode, ApiRefusal> {
+    let revoked =
+        spawn_blocking(move || open_door(&api)?.credentials.revoke().map_err(ApiRefusal::broken));
+    revoked.await.map_err(ApiRefusal::broken)??;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn open_door(api: &Api) -> Result<&PageDoor, ApiRefusal> {
+    let off = |why: &String| ApiRefusal::new(StatusCode::SERVICE_UNAVAILABLE, "no_page", why);
+    api.page.as_ref().map_err(off)
 }
 
 #[cfg(test)]

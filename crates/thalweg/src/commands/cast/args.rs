@@ -5,6 +5,7 @@ use crate::commands::{
     get::duration::seconds, host::StateDir, jobs::QueueOptions, metadata_options::MetadataOptions,
 };
 use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, path::PathBuf, time::Duration};
+use thalweg_base::rate_timetable::RateTimetable;
 use thalweg_cast::source::{CastError, Fidelity, Forwarding};
 use thalweg_fountain::RING_BYTES;
 use thalweg_mesh::member_dialer::MemberDialer;
@@ -120,6 +121,11 @@ pub struct Args {
     /// Nodes with a lower sending rate, given or measured, do not pass data on
     #[arg(long, value_name = "RATE", value_parser = positive)]
     leaf_below: Option<Rate>,
+
+    /// The most that this host sends to all receivers together, in bytes per second (500k, 2M), as
+    /// "40 Mbit/s", or by time of day ("08:00,512k 19:00,10M 23:00,off")
+    #[arg(long, value_name = "RATE")]
+    pub bwlimit: Option<RateTimetable>,
 
     /// "sealed": TLS throughout; "open": authenticated, then in the clear, verified by hashes
     #[arg(long, value_name = "KIND", default_value = "sealed", value_parser = leg)]

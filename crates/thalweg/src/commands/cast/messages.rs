@@ -1,7 +1,7 @@
 //! The messages of `thalweg cast` for people.
 
 use crate::commands::{
-    gather::messages::{rate, size, time},
+    gather::messages::{bound_line, rate, size, time},
     text::counted,
 };
 use thalweg_base::sample::UnlistedFailures;
@@ -82,6 +82,7 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
         Event::Broken { why } => vec![format!("the files can no longer be sent: {why}")],
         Event::Note { text } => vec![text.clone()],
         Event::Ended(totals) => vec![end_line(totals)],
+        Event::Verdict(verdict) if verbose => vec![bound_line(verdict)],
         _ => Vec::new(),
     }
 }

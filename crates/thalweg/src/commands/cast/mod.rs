@@ -96,7 +96,7 @@ async fn deliver(
     let asked =
         leg_estimates::ask(&state, &args.state_dir, &names, args.rates.is_none(), &note).await;
     let estimates = if args.rates.is_some() { rates } else { asked };
-    let bonds = uplinks::track_bonds(gather::bonds(&state)?.awaited());
+    let bonds = uplinks::track_bonds(gather::bonds(&state, false)?.awaited());
     let dialer = gather::dialer(&state)?.with_carrier(Arc::new(bonds));
     let (to, left_out) = args.receivers(&dialer)?;
     if !left_out.is_empty() {
@@ -117,6 +117,7 @@ async fn deliver(
         forwarding: args.forwarding(),
         open: args.is_open(),
         patience: args.wait,
+        limit: args.bwlimit.clone(),
         kept_in: record_dir(&state),
         dry_run: args.dry_run,
     };

@@ -109,7 +109,7 @@ fn link(state: &State, one: &DropBoxSection) -> Option<String> {
     let name = one.name.as_ref().filter(|_| one.destination.is_none())?;
     let key = state.node_key().ok()?.id();
     let roster = state.membership().ok()?.current()?;
-    let address = roster.by_key(&key)?.addresses.first()?.clone();
+    let address = roster.by_key(&key)?.dialled_addresses().next()?.clone();
     Some(format!("{name}@{address}#{key}"))
 }
 

@@ -1,22 +1,18 @@
 //! The arguments of `thalweg gather`.
 
 use crate::commands::{
-    bond_options::BondOptions,
-    get::{duration::seconds, rate::bytes_per_second},
-    host::StateDir,
-    jobs::QueueOptions,
-    metadata_options::MetadataOptions,
-    screen::Style,
+    bond_options::BondOptions, get::duration::seconds, host::StateDir, jobs::QueueOptions,
+    metadata_options::MetadataOptions, screen::Style,
 };
 use anyhow::{Context as _, bail};
 use clap::builder::TypedValueParser;
 use std::{
     ffi::OsString,
-    num::NonZeroU64,
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::PathBuf,
     time::Duration,
 };
+use thalweg_base::rate_timetable::RateTimetable;
 use thalweg_gather::{
     MethodName,
     landing::{Fidelity, Layout},
@@ -156,9 +152,10 @@ struct PlanArgs {
     #[command(flatten)]
     bond_options: BondOptions,
 
-    /// The most that this host receives, in bytes per second (500k, 2M) or as "40 Mbit/s"
-    #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
-    bwlimit: Option<NonZeroU64>,
+    /// The most that this host receives, in bytes per second (500k, 2M), as "40 Mbit/s", or by time of
+    /// day ("08:00,512k 19:00,10M 23:00,off")
+    #[arg(long, value_name = "RATE")]
+    bwlimit: Option<RateTimetable>,
 
     /// The most paths per source at a time, for the fluid method; each is a connection that competes
     /// with other traffic
@@ -298,14 +295,14 @@ impl Args {
     pub fn bounds(&self) -> Bounds {
         let PlanArgs { deadline, bwlimit, ways, slot, unit, .. } = &self.plan;
         let ways = usize::from(*ways);
-        Bounds { deadline: *deadline, limit: *bwlimit, ways, slot: *slot, unit: *unit }
+        Bounds { deadline: *deadline, limit: bwlimit.clone(), ways, slot: *slot, unit: *unit }
     }
 }
 
 /// The numeric limits of the plan.
 pub struct Bounds {
     pub deadline: Option<Duration>,
-    pub limit: Option<NonZeroU64>,
+    pub limit: Option<RateTimetable>,
     pub ways: usize,
     pub slot: Option<Duration>,
     pub unit: Option<ByteSize>,

@@ -2,7 +2,7 @@
 
 use crate::commands::text::{aligned, counted, rough};
 use std::time::Duration;
-use thalweg_base::sample::UnlistedFailures;
+use thalweg_base::{sample::UnlistedFailures, verdict::Verdict};
 use thalweg_gather::{
     Changes, Event, FileListed, Forecast, Outcome, PlannedPath, PricePoint, Progress,
     SourceProgress, Totals,
@@ -49,6 +49,11 @@ pub fn way(via: &[Name]) -> String {
     }
 }
 
+/// The line that names the bound of a finished transfer.
+pub fn bound_line(verdict: &Verdict) -> String {
+    format!("bound: {}: {}", verdict.bound, verdict.text)
+}
+
 /// The lines for an event; many only with `verbose`.
 pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
     match event {
@@ -93,6 +98,7 @@ pub fn message_lines(event: &Event, verbose: bool) -> Vec<String> {
         Event::Progress(far) => vec![progress(far) + &behind(far).unwrap_or_default()],
         Event::Note { text } => vec![text.clone()],
         Event::Ended(totals) => vec![end_line(totals)],
+        Event::Verdict(verdict) if verbose => vec![bound_line(verdict)],
         _ => Vec::new(),
     }
 }

@@ -160,19 +160,22 @@ pub fn dialer(state: &State) -> anyhow::Result<MemberDialer> {
 /// As [`dialer`].
 pub fn bonding_dialer(state: &State, bond_options: BondOptions) -> anyhow::Result<MemberDialer> {
     if bond_options.rides() {
-        return dialer(state)?.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
+        let dialer = dialer(state)?.in_background(bond_options.background);
+        return dialer.riding().map_err(|why| anyhow::anyhow!("--ride: {why}"));
     }
-    let bonds = uplinks::track_bonds(bonds(state)?.awaited());
-    Ok(dialer(state)?.with_carrier(Arc::new(bonds)))
+    let bonds = uplinks::track_bonds(bonds(state, bond_options.background)?.awaited());
+    let dialer = dialer(state)?.in_background(bond_options.background);
+    Ok(dialer.with_carrier(Arc::new(bonds)))
 }
 
-/// The bonds of this host's client, as its settings allow.
+/// The bonds of this host's client, as its settings allow; in the background they yield to other traffic.
 ///
 /// # Errors
 /// As [`dialer`].
-pub fn bonds(state: &State) -> anyhow::Result<Bonding> {
+pub fn bonds(state: &State, is_background: bool) -> anyhow::Result<Bonding> {
     let identity = Connector::new(&state.client_key()?)?;
-    let dialer = Dialer::with_identity(DialOptions::default(), identity);
+    let options = DialOptions { is_background, ..DialOptions::default() };
+    let dialer = Dialer::with_identity(options, identity);
     let settings = host::settings(None)?.interfaces.settings();
     uplinks::bonding(dialer, settings, state, uplinks::to_stderr)
 }

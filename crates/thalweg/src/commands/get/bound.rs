@@ -134,6 +134,7 @@ mod tests {
             received: 42_000_000,
             own: 40_000_000,
             during: Duration::from_secs(32),
+            peak: None,
             capacity: None,
         };
         let facts = Facts {

@@ -11,7 +11,6 @@ mod download_session;
 pub mod duration;
 mod exit;
 pub mod mesh;
-pub mod rate;
 mod relays;
 mod renewal;
 mod request_builder;

@@ -25,7 +25,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use thalweg_base::{budget::Budget, rate_limit::RateLimit};
+use thalweg_base::{budget::Budget, rate_limit::RateLimit, rate_timetable::RateTimetable};
 use thalweg_get::{CostDeadline, HttpSettings, IdleConnections, Request, Target, add_field};
 use thalweg_net::{DialOptions, Dialer, Interface, Route, SocketOptions, TlsClient, TlsOptions};
 use thalweg_part::{Batch, Publisher};
@@ -90,7 +90,7 @@ impl<'a> RequestBuilder<'a> {
             history,
             detours,
             choice: Mutex::default(),
-            limit: args.effort.limit_rate.map(|rate| Arc::new(RateLimit::new(rate))),
+            limit: args.effort.limit_rate.clone().map(|rate| Arc::new(RateLimit::scheduled(rate))),
             publisher: Arc::default(),
             kept: Arc::default(),
             budget: uplinks::budget(),
@@ -486,11 +486,14 @@ fn web(
     uplinks: Option<Uplinks>,
     note: &dyn Fn(String),
 ) -> anyhow::Result<HttpSettings> {
-    let (limit, paths, args) = (args.effort.limit_rate, &args.paths, &args.web);
+    let is_background = args.effort.background;
+    let limit = args.effort.limit_rate.as_ref().and_then(RateTimetable::highest);
+    let (paths, args) = (&args.paths, &args.web);
     let receive_buffer =
         limit.map(|limit| usize::try_from(limit.get() / 4).map_or(MAX_BUFFER, buffer_for));
     let socket = SocketOptions { receive_buffer, ..SocketOptions::default() };
-    let options = DialOptions { deadline: args.connect_timeout, socket, ..DialOptions::default() };
+    let deadline = args.connect_timeout;
+    let options = DialOptions { deadline, socket, is_background, ..DialOptions::default() };
     let dialer = match mesh.dialer(&options) {
         Some(dialer) => bonds::lend(dialer, paths, uplinks.as_ref())?,
         None => Dialer::new(options),

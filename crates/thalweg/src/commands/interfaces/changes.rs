@@ -4,7 +4,9 @@ use super::InterfaceArgs;
 use anyhow::bail;
 use clap::{ArgGroup, ValueEnum, builder::RangedU64ValueParser};
 use std::time::Duration;
-use thalweg_node::config::{InterfaceRuleSection, Price};
+use thalweg_node::config::{
+    InterfaceRuleSection, Price, change_policy, parse_cap, parse_price, parse_rate_limit,
+};
 use thalweg_units::{ByteSize, Rate};
 use thalweg_uplinks::interfaces::{Change, ConnectionMethod, PolicyChange, Tier};
 
@@ -30,11 +32,11 @@ pub struct AllowArgs {
     tier: Option<TierName>,
 
     /// The most it may carry, both directions together, or `none`
-    #[arg(long, value_name = "RATE|none", value_parser = rate)]
+    #[arg(long, value_name = "RATE|none", value_parser = parse_rate_limit)]
     rate_limit: Option<Rate>,
 
     /// The most it may carry in a month, both directions together, or `none`
-    #[arg(long, value_name = "SIZE|none", value_parser = size)]
+    #[arg(long, value_name = "SIZE|none", value_parser = parse_cap)]
     cap: Option<ByteSize>,
 
     /// The day of the month on which the cap starts anew [default: unchanged, or 1]
@@ -51,7 +53,7 @@ pub struct AllowArgs {
     spend: Option<bool>,
 
     /// What its traffic costs, e.g. `5 / GB`, or `none`
-    #[arg(long, value_name = "PRICE|none", value_parser = price)]
+    #[arg(long, value_name = "PRICE|none", value_parser = parse_price)]
     price: Option<Price>,
 
     /// Whether it is used although the default route is a tunnel (a VPN), which it then bypasses
@@ -88,38 +90,6 @@ enum TierName {
     Never,
 }
 
-/// Parses a rate; `none` becomes zero, as [`Change::Policy`] expects.
-fn rate(text: &str) -> Result<Rate, String> {
-    match text {
-        "none" => Ok(Rate::ZERO),
-        text => match text.parse().map_err(|e| format!("{e}, or `none`"))? {
-            Rate::ZERO => Err("at a rate of 0 nothing is sent; to stop using the interface, give \
-                               --tier never"
-                .into()),
-            rate => Ok(rate),
-        },
-    }
-}
-
-fn size(text: &str) -> Result<ByteSize, String> {
-    match text {
-        "none" => Ok(ByteSize::ZERO),
-        text => match text.parse().map_err(|e| format!("{e}, or `none`"))? {
-            ByteSize::ZERO => Err("with a cap of 0 nothing is sent; to stop using the interface, \
-                                   give --tier never"
-                .into()),
-            size => Ok(size),
-        },
-    }
-}
-
-fn price(text: &str) -> Result<Price, String> {
-    match text {
-        "none" => Ok(Price::default()),
-        text => text.parse().map_err(|e| format!("{e}, or `none`")),
-    }
-}
-
 impl ScheduleArgs {
     pub fn change(&self) -> Change {
         Change::Schedule(match self.method {
@@ -135,7 +105,7 @@ impl AllowArgs {
     /// The requested change.
     ///
     /// # Errors
-    /// If it changes nothing.
+    /// If it changes nothing, or the name cannot be an interface's.
     pub fn change(&self) -> anyhow::Result<Change> {
         let tier = self.tier.map(|tier| match tier {
             TierName::Primary => Tier::Primary,
@@ -154,14 +124,13 @@ impl AllowArgs {
             price: self.price.map(Price::per_gigabyte),
             beside_tunnel: self.beside_tunnel,
         };
-        let nothing = PolicyChange { name: self.interface.clone(), ..PolicyChange::default() };
-        if change == nothing {
+        let Some(change) = change_policy(change).map_err(anyhow::Error::msg)? else {
             bail!(
                 "this changes nothing: give --tier, --rate-limit, --cap, --reset-day, --metered, \
                  --spend, --price or --beside-tunnel"
             );
-        }
-        Ok(Change::Policy(change))
+        };
+        Ok(change)
     }
 }
 
@@ -282,5 +251,6 @@ mod tests {
         assert!(Cli::try_parse_from(["t", "lte0", "--cap", "0 B"]).is_err());
         assert!(Cli::try_parse_from(["t", "lte0", "--rate-limit", "0 bit/s"]).is_err());
         assert!(change("lte0").is_err());
+        assert!(change("a-name-of-no-interface --tier never").is_err());
     }
 }

@@ -122,6 +122,27 @@ pub fn document(settings: &Settings, state_dir: &StateDir) -> anyhow::Result<Val
     all_processes(settings.clone(), &file)
 }
 
+/// Makes a change in all running processes, for the daemon's API. Blocks. Returns each process's answer.
+///
+/// # Errors
+/// If the processes cannot be found.
+pub fn change_processes(
+    settings: &Settings,
+    state_dir: &StateDir,
+    change: &Change,
+) -> anyhow::Result<Vec<Value>> {
+    let common = InterfaceArgs { history: None, state_dir: state_dir.clone() };
+    answers(&common.file(settings)?, change)
+}
+
+/// Why processes refused a change; `None` if none did.
+pub fn refusal(said: &[Value]) -> Option<String> {
+    let failed = said.iter().filter(|said| said["error"].is_string());
+    let why = |said: &Value| format!("process {}: {}", said["pid"], said["error"]);
+    let failed: Vec<String> = failed.map(why).collect();
+    (!failed.is_empty()).then(|| format!("not changed: {}", failed.join("; ")))
+}
+
 /// What all running processes say of their interfaces; without any, what is stored.
 fn all_processes(settings: Settings, file: &Path) -> anyhow::Result<Value> {
     let processes = answers(file, &Change::Show)?;
@@ -154,8 +175,7 @@ fn change(common: &InterfaceArgs, change: &Change) -> anyhow::Result<()> {
              the settings (`thalweg config example`)"
         );
     }
-    let (failed, changed): (Vec<&Value>, Vec<&Value>) =
-        said.iter().partition(|said| said["error"].is_string());
+    let changed: Vec<&Value> = said.iter().filter(|said| !said["error"].is_string()).collect();
     for said in &changed {
         let now = match change {
             Change::Policy(policy) => show::allowed(said, &policy.name),
@@ -176,11 +196,10 @@ fn change(common: &InterfaceArgs, change: &Change) -> anyhow::Result<()> {
                the settings"
         );
     }
-    let why = |said: &&Value| format!("process {}: {}", said["pid"], said["error"]);
-    if !failed.is_empty() {
-        bail!("not changed: {}", failed.iter().map(why).collect::<Vec<_>>().join("; "));
+    match refusal(&said) {
+        Some(why) => bail!(why),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Whether a process has an interface of that name, used or not.

@@ -30,6 +30,8 @@ pub enum Method {
     Hops,
     /// How often packets are lost, and for how long each time
     Badabing,
+    /// What one TCP connection moves now; the only one for members that are reached through relays
+    Tcp,
     /// Load: bursts of ten probes at 12 Mbit/s, on average 1.1 Mbit/s; reports loss
     Pk1,
     /// Load: trains of twenty probes at 4 Mbit/s, on average 2 Mbit/s; reports loss
@@ -38,11 +40,12 @@ pub enum Method {
     Pk3,
 }
 
-/// Creates the tool of the method.
-pub fn tool(args: &Args, ends: &Ends) -> Box<dyn Estimator> {
+/// Creates the tool of the method; `None` if it needs no trains.
+pub fn tool(args: &Args, ends: &Ends) -> Option<Box<dyn Estimator>> {
     let Ends { rtt, largest, overhead, .. } = *ends;
     let lasts = args.within.mul_f64(TIME_SHARE);
-    match args.method {
+    Some(match args.method {
+        Method::Tcp => return None,
         Method::PathloadFast => Box::new(ends.pathload(Pace::Fast, true)),
         Method::PathloadSlow => Box::new(ends.pathload(Pace::Slow, true)),
         Method::Pathchirp => Box::new(ends.pathchirp(true)),
@@ -58,7 +61,7 @@ pub fn tool(args: &Args, ends: &Ends) -> Box<dyn Estimator> {
         Method::Pk1 => Box::new(for_as_long(PK1.with_overhead(overhead), lasts)),
         Method::Pk2 => Box::new(for_as_long(PK2.with_overhead(overhead), lasts)),
         Method::Pk3 => Box::new(for_as_long(PK3.with_overhead(overhead), lasts)),
-    }
+    })
 }
 
 fn for_as_long(of: FixedTrains, lasts: Duration) -> FixedTrains {

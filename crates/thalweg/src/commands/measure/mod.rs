@@ -5,6 +5,7 @@ mod method;
 mod node_trains;
 mod progress;
 mod result;
+mod tcp_flow;
 
 use super::{exit::Code, gather, host::StateDir};
 use anyhow::{Context as _, anyhow};
@@ -123,6 +124,9 @@ async fn measure_path(args: &Args) -> Result<(), ExitError> {
     }
     let state = args.state_dir.open().map_err(|why| (Code::Other, why))?;
     let _alone = block_in_place(|| MeasurementLock::take(state.dir(), note_waiting));
+    if args.method == Method::Tcp {
+        return tcp_flow::run(args, &state).await;
+    }
     if let Some(mut node) = node_trains::open(args, &state).await? {
         let mut ends = node.ends();
         if let Some(size) = args.size {
@@ -133,7 +137,15 @@ async fn measure_path(args: &Args) -> Result<(), ExitError> {
         let (tool, found) = run_tool(args, &mut node, &ends).await?;
         return result::print(args, tool, &found, true).map_err(|why| (Code::Other, why));
     }
-    let (mut session, endpoint) = open(args, &state).await?;
+    let opened = match open(args, &state).await {
+        // Nothing else can measure such a member, and no other method was chosen.
+        Err(OpeningFailure::OnlyRelayed(why)) if args.method == Method::PathloadFast => {
+            note!("thalweg: {why}; measuring by TCP (--method tcp)");
+            return tcp_flow::run(args, &state).await;
+        }
+        opened => opened.map_err(ExitError::from),
+    };
+    let (mut session, endpoint) = opened?;
     let receiving = tokio::spawn(async move { endpoint.run().await });
     let found = match find_probe_size(args, &mut session).await {
         Ok(ends) => run_tool(args, &mut session, &ends).await,
@@ -155,7 +167,9 @@ async fn run_tool(
     flies: &mut impl TrainSender,
     ends: &Ends,
 ) -> Result<(&'static str, Measured), ExitError> {
-    let mut tool = method::tool(args, ends);
+    let Some(mut tool) = method::tool(args, ends) else {
+        return Err((Code::Usage, anyhow!("this method needs no probe trains")));
+    };
     let mut shown = ProgressView::new(args);
     let mut each = |event| shown.event(&event);
     let found = measure(flies, tool.as_mut(), args.way(), args.within, &mut each).await;
@@ -222,15 +236,45 @@ fn hint(args: &Args, why: &SessionError) -> &'static str {
     }
 }
 
-async fn open(args: &Args, state: &State) -> Result<(Session<Stream>, Arc<Endpoint>), ExitError> {
+/// Why no session was opened.
+enum OpeningFailure {
+    /// The member is reached only through relays.
+    OnlyRelayed(DialMemberError),
+    Other(ExitError),
+}
+
+impl From<ExitError> for OpeningFailure {
+    fn from(why: ExitError) -> Self {
+        Self::Other(why)
+    }
+}
+
+impl From<OpeningFailure> for ExitError {
+    fn from(why: OpeningFailure) -> Self {
+        match why {
+            OpeningFailure::OnlyRelayed(why) => dial_error(why),
+            OpeningFailure::Other(why) => why,
+        }
+    }
+}
+
+async fn open(
+    args: &Args,
+    state: &State,
+) -> Result<(Session<Stream>, Arc<Endpoint>), OpeningFailure> {
     let own = |why: anyhow::Error| (Code::Other, why);
     let far = |why: anyhow::Error| (Code::Network, why);
     let dialer = gather::dialer(state).map_err(own)?;
     if args.node == *dialer.me() {
-        return Err((Code::Usage, OpenError::Oneself(args.node.clone()).into()));
+        let why = OpenError::Oneself(args.node.clone());
+        return Err(OpeningFailure::Other((Code::Usage, why.into())));
     }
-    let channel = dialer.channel(&args.node, &[], Protocol::Probe).await;
-    let channel = channel.map_err(dial_error)?;
+    let channel = match dialer.direct().channel(&args.node, &[], Protocol::Probe).await {
+        Err(why @ DialMemberError::OnlyRelayed(_)) => {
+            return Err(OpeningFailure::OnlyRelayed(why));
+        }
+        opened => opened.map_err(dial_error)?,
+    };
     let at = channel.get_ref().tcp().and_then(|tcp| tcp.peer_addr().ok());
     let at = at.context("the member's address is not known").map_err(far)?;
     let any = match at {
@@ -249,8 +293,9 @@ fn dial_error(why: DialMemberError) -> ExitError {
     match &why {
         DialMemberError::Name(_) => (Code::Usage, why.into()),
         // Its text already names the causes.
-        DialMemberError::Dial { .. } | DialMemberError::Unrelayed(_) => {
-            (Code::Network, anyhow!("{why}"))
-        }
+        DialMemberError::Dial { .. }
+        | DialMemberError::Relayed { .. }
+        | DialMemberError::OnlyRelayed(_)
+        | DialMemberError::Unrelayed(_) => (Code::Network, anyhow!("{why}")),
     }
 }

@@ -4,6 +4,7 @@ use super::{
     documents::ProgramDocuments,
     local_oracle::LocalOracle,
     probe_tasks::{self, ProbeTasks},
+    reload::LiveServices,
     streams,
 };
 use crate::commands::{host::StateDir, uplinks};
@@ -20,33 +21,38 @@ use thalweg_base::{
     log::{Event, Log},
 };
 use thalweg_cast::CastService;
+use thalweg_doctor::peer::DoctorService;
 use thalweg_dropbox::DropBoxes;
 use thalweg_files::{Files, Lending, spool::Spool};
 use thalweg_mesh::{
     Membership, MeshFile, Oracle, OracleClient, Reporter, RosterSync, State, SyncEvent,
     carrier_network::OverlayLegs,
     member_dialer::MemberDialer,
+    reach::{ReachKeeper, ReachSettings},
     service::{MemberService, SubmitService},
 };
 use thalweg_net::{DialOptions, Dialer, PrivateKey, RideNetwork, channel::Connector};
 use thalweg_node::{
     config::{Config, OfferSection},
-    daemon::{DaemonConfig, Node, Services},
+    daemon::{DaemonConfig, NoReload, Node, NodeReach, Services},
 };
 use thalweg_probe::{
     carrier::{Carrier, CarrierLegs},
     prober::{ProbeBudget, Prober, RelayView},
     trains::Trains,
 };
-use thalweg_relay::{MeshRelay, RelayMetrics};
+use thalweg_relay::{MeshRelay, ReachService, RelayMetrics};
 use thalweg_stream::{Scheduler, Streams};
 use thalweg_uplinks::bond::{BondLimits, Bonding, Bonds};
 use thalweg_wire::{
     Signer as _,
     mesh::{Member, PORT, Role},
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Connections that this node has opened to its relays and not yet accepted; each is accepted at once.
+const REVERSE_CONNECTIONS: usize = 64;
 
 /// A node before it is bound to its addresses.
 pub struct Parts {
@@ -150,7 +156,7 @@ impl Parts {
         settings: &DaemonConfig,
         state: &State,
         state_dir: &StateDir,
-    ) -> anyhow::Result<(Node, Tasks)> {
+    ) -> anyhow::Result<(Node, Tasks, LiveServices)> {
         let mut registry = Default::default();
         let metrics = RelayMetrics::register(&mut registry);
         let legs = metrics.legs().clone();
@@ -158,12 +164,10 @@ impl Parts {
         let relays = config.relay.enabled && self.relays();
         let view = relays.then(|| relay_view(config, metrics.clone()));
         let relay = match relays {
-            true => {
-                let relay = self.relay(config, settings, metrics, budget.clone())?;
-                Some(Arc::new(relay) as Arc<dyn MemberService>)
-            }
+            true => Some(self.relay(config, settings, metrics, budget.clone())?),
             false => None,
         };
+        let reach = Some(self.standing(relay.clone())?);
         let client = OracleClient::new(&self.key, self.mesh.oracles.clone(), WallClock::default())?;
         let bonds = self.bonds(config);
         let prober = self.prober(config, budget, state)?;
@@ -185,33 +189,51 @@ impl Parts {
             prober.register(&mut registry);
             tasks.spawn(prober.run(self.ordering_oracles(settings, &client)?, view));
         }
-        let measure = prober.map(|prober| Arc::new(prober) as Arc<dyn MemberService>);
+        let measure = prober.clone().map(|prober| Arc::new(prober) as Arc<dyn MemberService>);
         self.start_oracle(config, &tasks, &mut registry);
         if config.stream.scheduler == Scheduler::Oracle {
             let oracles = self.ordering_oracles(settings, &client)?;
             tasks.spawn(streams.clone().follow_oracle(oracles));
         }
+        let reverse = self.reach(config, &tasks, self.ordering_oracles(settings, &client)?)?;
         let control = self.local_oracle.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.local_oracle.service();
-        let transfers = self.transfers(config, state, streams, &tasks, &mut registry)?;
+        let boxes = self.drop_boxes(config, state)?;
+        let (files, casts) =
+            (self.files(config, boxes.as_ref(), state)?, self.casts(config, state)?);
+        let live = LiveServices {
+            relay: relay.clone(),
+            prober,
+            files,
+            casts,
+            boxes,
+            streams,
+            oracle: self.local_oracle.clone(),
+        };
+        let transfers = self.transfers(config, state, &live, &tasks, &mut registry)?;
+        let relay = relay.map(|relay| Arc::new(relay) as Arc<dyn MemberService>);
         let documents = Arc::new(ProgramDocuments::new(state, state_dir, config));
         // The transfers open the interfaces, if nothing else did.
         uplinks::register(&mut registry);
         let bond = bonds.map(|bonds| Arc::new(bonds) as Arc<dyn MemberService>);
+        let doctor = Some(Arc::new(self.doctor()?) as Arc<dyn MemberService>);
         let probe = trains.map(|trains| Arc::new(trains) as Arc<dyn MemberService>);
+        let services = Services { relay, oracle, measure, bond, probe, doctor, reach, ..transfers };
         let node = Node {
             name: self.mesh.name,
             key: self.key,
             membership: self.membership,
-            services: Services { relay, oracle, measure, bond, probe, ..transfers },
+            services,
             control,
             jobs: None,
             documents,
+            settings: Arc::new(NoReload),
             registry,
             legs: config.measure.overlay.then_some(legs),
+            reach: Some(reverse),
             log: self.log,
         };
-        Ok((node, tasks))
+        Ok((node, tasks, live))
     }
 
     /// The services that move files, objects and streams; their tasks start now.
@@ -219,18 +241,18 @@ impl Parts {
         &self,
         config: &Config,
         state: &State,
-        streams: Streams,
+        live: &LiveServices,
         tasks: &Tasks,
         registry: &mut Registry,
     ) -> anyhow::Result<Services> {
         let lending = self.lending(config, state)?;
         lending.spool().register(registry);
         tasks.spawn(lending.spool().clone().sweep_periodically());
-        let boxes = self.drop_boxes(config, state)?;
-        let files = self.files(&with_drop_box_offers(config, boxes.as_ref()), state, lending)?;
+        let LiveServices { files, casts, boxes, streams, .. } = live;
+        files.lend(lending);
         files.register(registry);
-        let files = Some(Arc::new(files) as Arc<dyn MemberService>);
-        let casts = self.casts(config, state)?;
+        let files = Some(Arc::new(files.clone()) as Arc<dyn MemberService>);
+        let (casts, boxes, streams) = (casts.clone(), boxes.clone(), streams.clone());
         tasks.spawn(casts.clone().run());
         let cast = Some(Arc::new(casts) as Arc<dyn MemberService>);
         if let Some(boxes) = boxes.clone() {
@@ -265,14 +287,36 @@ impl Parts {
         metrics: RelayMetrics,
         budget: Arc<Budget>,
     ) -> anyhow::Result<MeshRelay> {
-        let first = settings.listen.first().copied();
-        let own = first.unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-        let mut relay = config.relay.to_relay(own);
-        let admin = settings.listen.iter().copied().chain(config.socks.listen);
-        let admin = admin.chain(config.metrics.listen).chain(config.api.listen.address());
-        relay.egress = relay.egress.with_admin(admin);
+        let relay = super::settings::relay(config, &settings.listen);
         let (membership, log) = (self.membership.clone(), self.log.clone());
         Ok(MeshRelay::new(self.key.id(), relay, membership, budget, metrics, log)?)
+    }
+
+    /// The service for members that cannot be dialled. They stand here if this node relays.
+    fn standing(&self, relay: Option<MeshRelay>) -> anyhow::Result<Arc<dyn MemberService>> {
+        let (connector, membership) = (Connector::new(&self.key)?, self.membership.clone());
+        Ok(Arc::new(ReachService::new(relay, connector, membership, self.log.clone())))
+    }
+
+    /// Starts the task that keeps this node reachable if it cannot be dialled.
+    fn reach(
+        &self,
+        config: &Config,
+        tasks: &Tasks,
+        oracle: OracleClient,
+    ) -> anyhow::Result<NodeReach> {
+        let settings = ReachSettings {
+            mode: config.reach,
+            key: self.key.id(),
+            connector: Connector::new(&self.key)?,
+            membership: self.membership.clone(),
+            oracle,
+        };
+        let (sender, connections) = mpsc::channel(REVERSE_CONNECTIONS);
+        let keeper = ReachKeeper::new(settings, sender, self.log.clone());
+        let view = keeper.view();
+        tasks.spawn(keeper.run());
+        Ok(NodeReach { connections, view })
     }
 
     /// The oracles whose orders and plans are followed. An oracle in this node comes first, at the node's own port.
@@ -314,12 +358,22 @@ impl Parts {
         Ok(Some(Prober::new(who, membership, purse, settings.max_rate, log)?))
     }
 
+    /// The service that answers other members' checks.
+    fn doctor(&self) -> anyhow::Result<DoctorService> {
+        let (name, version) = (self.mesh.name.clone(), env!("CARGO_PKG_VERSION"));
+        Ok(DoctorService::new(name, &self.key, version, self.membership.clone())?)
+    }
+
     /// The service of files. It also runs if nothing is offered: any node can hold data in transit.
-    fn files(&self, config: &Config, state: &State, lending: Lending) -> anyhow::Result<Files> {
+    fn files(
+        &self,
+        config: &Config,
+        boxes: Option<&DropBoxes>,
+        state: &State,
+    ) -> anyhow::Result<Files> {
         let (membership, log) = (self.membership.clone(), self.log.clone());
-        let files = Files::new(&config.files(), state.dir(), self.key.id(), membership, log)?;
-        files.lend(lending);
-        Ok(files)
+        let settings = with_drop_box_offers(config, boxes).files();
+        Ok(Files::new(&settings, state.dir(), self.key.id(), membership, log)?)
     }
 
     /// The spool for data in transit through this node.
@@ -381,6 +435,7 @@ impl Parts {
         // Not over bonds: a train takes a single path, and its control messages take the same.
         let dialer =
             MemberDialer::new(name, self.membership.clone(), identity, DialOptions::default());
+        let dialer = dialer.direct();
         let (socket, log) = (state.probe_socket(), self.log.clone());
         let carrier = self.carrier.clone();
         if let Some(carrier) = carrier.clone() {
@@ -397,6 +452,7 @@ impl Parts {
         let (name, membership) = (self.mesh.name.clone(), self.membership.clone());
         let identity = Connector::new(&self.key)?;
         let dialer = MemberDialer::new(name, membership.clone(), identity, DialOptions::default());
+        let dialer = dialer.direct();
         let (settings, log) = (config.carrier.settings(), self.log.clone());
         Ok(Some(Carrier::new(settings, self.key.id(), membership, dialer, log)))
     }
@@ -446,7 +502,7 @@ impl Parts {
 }
 
 /// The settings, extended by the offers of drop boxes to their destinations.
-fn with_drop_box_offers(config: &Config, boxes: Option<&DropBoxes>) -> Config {
+pub fn with_drop_box_offers(config: &Config, boxes: Option<&DropBoxes>) -> Config {
     let mut config = config.clone();
     let offers = boxes.into_iter().flat_map(DropBoxes::offers);
     let offer =

@@ -31,11 +31,7 @@ pub fn daemon(
     state: &State,
     parts: &Parts,
 ) -> anyhow::Result<DaemonConfig> {
-    let files = !config.files.offer.is_empty() || !config.files.accept.is_empty();
-    let stream = &config.stream;
-    let streams = stream.relay || !stream.subscribe.is_empty() || !stream.publish.is_empty();
-    let serves = files || streams || !config.drop_box.is_empty() || config.carrier.enabled;
-    let listen = match parts.serves_others() || serves {
+    let listen = match parts.serves_others() || serves_members(config) {
         true => listen_addresses(config, listen, parts.member().as_ref()),
         // No other host has a reason to connect.
         false => Vec::new(),
@@ -51,6 +47,24 @@ pub fn daemon(
         api: api(config, state),
         socks: socks(config, parts, state)?,
     })
+}
+
+/// Whether the settings give other members a reason to connect to this node.
+pub fn serves_members(config: &Config) -> bool {
+    let files = !config.files.offer.is_empty() || !config.files.accept.is_empty();
+    let stream = &config.stream;
+    let streams = stream.relay || !stream.subscribe.is_empty() || !stream.publish.is_empty();
+    files || streams || !config.drop_box.is_empty() || config.carrier.enabled
+}
+
+/// The settings of the relay in a node that listens at these addresses: it connects to none of the node's own ports.
+pub fn relay(config: &Config, listen: &[SocketAddr]) -> RelayConfig {
+    let first = listen.first().copied();
+    let mut relay = config.relay.to_relay(first.unwrap_or_else(|| ([0, 0, 0, 0], 0).into()));
+    let own = listen.iter().copied().chain(config.socks.listen);
+    let own = own.chain(config.metrics.listen).chain(config.api.listen.address());
+    relay.egress = relay.egress.with_admin(own);
+    relay
 }
 
 fn api(config: &Config, state: &State) -> Option<ApiConfig> {
@@ -70,7 +84,8 @@ fn listen_addresses(
     if !given.is_empty() {
         return given.to_vec();
     }
-    let told = member.and_then(|m| m.addresses.first()).map_or(PORT, |address| address.port);
+    let told =
+        member.and_then(|m| m.dialled_addresses().next()).map_or(PORT, |address| address.port);
     let unsaid = config.listen == Config::default().listen;
     let port = |mut at: SocketAddr| {
         at.set_port(told);

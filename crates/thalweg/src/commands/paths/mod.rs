@@ -20,8 +20,9 @@ use anyhow::bail;
 use destination::DestinationUrl;
 use knowledge::PathKnowledge;
 use serde_json::{Value, json};
-use std::{path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode, time::Duration};
 use thalweg_mesh::State;
+use thalweg_node::daemon::PathDocument;
 use thalweg_wire::mesh::Tag;
 
 const HELP: &str = "\
@@ -117,25 +118,43 @@ impl Args {
 /// The most nodes for which the daemon's API gives advice: its cost grows with the cube of their number.
 const MAX_ADVISED: usize = 300;
 
+/// How long the daemon's API keeps the document of paths.
+const MIN_VALIDITY: Duration = Duration::from_secs(10);
+const MAX_VALIDITY: Duration = Duration::from_secs(120);
+
+/// The validity of a document grows with its legs, so that an open page costs no transfer its rate: making it moves about
+/// 100 bytes for each leg from the oracle, and stores them.
+const VALIDITY_PER_LEG: Duration = Duration::from_micros(1200);
+
 /// The document that `--full --json` prints, with the advice, for the daemon's API. Blocks.
 ///
 /// # Errors
 /// If nothing is known, or it cannot be read.
-pub fn document(state: &State, state_dir: &StateDir) -> anyhow::Result<Value> {
+pub fn document(state: &State, state_dir: &StateDir) -> anyhow::Result<PathDocument> {
     let found = host::block_on(PathKnowledge::ask(state, None, state_dir))?;
-    // The text, which nobody reads, is short without `--full`; the JSON is the same.
-    let (_, mut value) = overview(&found, false)?;
+    check_known(&found)?;
+    let (_, candidates) = candidates::render(&found, false);
     let advice = (found.names().len() <= MAX_ADVISED).then(|| advice::render(&found, false));
     // Without a measured pair there is no advice.
     let advice = advice.and_then(Result::ok).map(|(_, value)| value);
-    value["advice"] = advice.unwrap_or_default();
-    Ok(with_oracle(value, &found))
+    let rest = with_oracle(json!({ "candidates": candidates, "advice": advice }), &found);
+    let age = found.paths.as_ref().map(|known| known.age(found.now)).unwrap_or_default();
+    let paths = found.paths.map(|known| known.reply);
+    let legs = paths.as_ref().map_or(0, |reply| reply.legs.len());
+    // There are less than 2³² legs: the oracle's answer is bounded.
+    let valid_for = VALIDITY_PER_LEG.saturating_mul(legs as u32).clamp(MIN_VALIDITY, MAX_VALIDITY);
+    Ok(PathDocument { paths, rest, age, valid_for })
 }
 
-fn overview(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {
+fn check_known(found: &PathKnowledge) -> anyhow::Result<()> {
     if found.paths.is_none() && found.detours.relay_list().is_none() {
         bail!("nothing is known of paths yet: {}", found.missing_reason());
     }
+    Ok(())
+}
+
+fn overview(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)> {
+    check_known(found)?;
     let (matrix, matrix_json) = matrix::render(found, full);
     let (candidates, candidates_json) = candidates::render(found, full);
     let text = format!("{matrix}\n{candidates}");
@@ -144,7 +163,7 @@ fn overview(found: &PathKnowledge, full: bool) -> anyhow::Result<(String, Value)
 
 /// Adds whether the oracle answered, and the ages of its answers.
 fn with_oracle(mut value: Value, found: &PathKnowledge) -> Value {
-    let age = |age: Option<std::time::Duration>| age.map(|age| age.as_secs());
+    let age = |age: Option<Duration>| age.map(|age| age.as_secs());
     if let Some(fields) = value.as_object_mut() {
         let oracle = json!({
             "answered": found.trouble.is_none(),

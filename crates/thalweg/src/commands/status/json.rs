@@ -26,6 +26,7 @@ pub fn daemon(status: &NodeStatus) -> Value {
         "drop_boxes": status.drop_boxes,
         "overlay": status.overlay,
         "calibration": status.calibration,
+        "reach": status.reach,
         "restart": status.restart,
     })
 }

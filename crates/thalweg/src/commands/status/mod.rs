@@ -117,7 +117,7 @@ async fn query_oracle(state: &State) -> anyhow::Result<StatusReply> {
 
 fn text(status: &NodeStatus) -> String {
     let NodeStatus { name, key, mesh, program, up, listen, roster, oracle, .. } = status;
-    let NodeStatus { counts, relay, files, drop_boxes, calibration, restart, .. } = status;
+    let NodeStatus { counts, relay, files, drop_boxes, calibration, reach, restart, .. } = status;
     let mut text = format!(
         "node     {name}, key {key:?}, thalweg {program}, up {}\n\
          mesh     {mesh:?}\n\
@@ -141,6 +141,9 @@ fn text(status: &NodeStatus) -> String {
         // Writing to a string cannot fail.
         _ = writeln!(text, "{what:<8} {}", pairs.join(", "));
     }
+    if let Some(reach) = reach_line(reach) {
+        _ = writeln!(text, "reached  {reach}");
+    }
     if let Some(probes) = probes(calibration) {
         _ = writeln!(text, "probes   {probes}");
     }
@@ -154,6 +157,27 @@ fn text(status: &NodeStatus) -> String {
         text += &behind(&oracle.members, ours).unwrap_or_default();
     }
     text
+}
+
+/// How others reach this node; `None` if that is not known.
+fn reach_line(reach: &Value) -> Option<String> {
+    let relay = |relay: &Value| {
+        let ms = relay["round_trip_seconds"].as_f64()? * 1e3;
+        Some(format!("{} ({ms:.1} ms)", relay["name"].as_str()?))
+    };
+    let relays: Vec<_> = reach["relays"].as_array()?.iter().filter_map(relay).collect();
+    let mut line = match (reach["way"].as_str()?, &relays[..]) {
+        ("direct", _) => "directly".to_owned(),
+        (_, []) => "not at all: no standing channel to a relay".to_owned(),
+        (_, relays) => format!("through {}", relays.join(", ")),
+    };
+    if let Some(trouble) = reach["trouble"].as_str() {
+        line = format!("{line}; {}", thalweg_console::field(trouble));
+    }
+    if let Some(standing) = reach["standing"].as_u64().filter(|standing| *standing > 0) {
+        line = format!("{line}; leads to {}", counted(standing, "member"));
+    }
+    Some(line)
 }
 
 /// How accurately this host times probe trains; `None` if it is not calibrated.

@@ -3,12 +3,11 @@
 
 use super::{
     Args,
-    browser::Browser,
     media::{EncodedStream, Feed, LADDER},
     mesh::Sender,
     outcome::Sample,
 };
-use crate::load::mgrp::program::Program;
+use crate::load::{browser::Browser, mgrp::program::Program};
 use anyhow::{Context as _, ensure};
 use std::{
     env,
@@ -60,7 +59,7 @@ impl<'a> Hls<'a> {
         fs::write(www.join("index.html"), include_str!("page.html"))?;
         fs::write(www.join("master.m3u8"), master(source, args.segment))?;
         let nginx = start_nginx(lab, dir)?;
-        let browser = Browser::start(lab, "m5", dir)?;
+        let browser = Browser::start(lab.command("m5", "sh"), dir)?;
         Ok(Self { args, lab, www, dir: dir.to_owned(), browser, _nginx: nginx })
     }
 

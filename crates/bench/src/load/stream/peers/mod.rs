@@ -10,10 +10,9 @@
 //! standard output of `thalweg stream subscribe` and srt-live-transmit, or asked of hls.js in headless Chromium.
 //!
 //! - [`media`]: the stream and its pace; [`viewer`]: what arrives of it;
-//! - [`mesh`], [`srt`], [`hls`]: the systems; [`browser`]: Chromium's DevTools protocol;
+//! - [`mesh`], [`srt`], [`hls`]: the systems;
 //! - [`outcome`]: the results.
 
-mod browser;
 mod hls;
 mod media;
 mod mesh;

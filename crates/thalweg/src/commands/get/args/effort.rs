@@ -1,8 +1,9 @@
 //! Options of `thalweg get` about parallelism, rates, deadlines and retries.
 
-use super::super::{duration::seconds, rate::bytes_per_second};
+use super::super::duration::seconds;
 use clap::builder::RangedU64ValueParser;
-use std::{num::NonZeroU64, time::Duration};
+use std::time::Duration;
+use thalweg_base::rate_timetable::RateTimetable;
 
 /// The most downloads at a time: each has a connection per path and an open file.
 const MAX_PARALLEL: u64 = 256;
@@ -20,10 +21,14 @@ pub struct Effort {
     #[arg(long)]
     pub fail_early: bool,
 
-    /// The highest rate of all downloads together: bytes per second as for curl (500k, 2M), or with
-    /// a unit ("40 Mbit/s")
-    #[arg(long, value_name = "RATE", value_parser = bytes_per_second)]
-    pub limit_rate: Option<NonZeroU64>,
+    /// The highest rate of all downloads together: bytes per second as for curl (500k, 2M), with a unit
+    /// ("40 Mbit/s"), or by time of day ("08:00,512k 19:00,10M 23:00,off")
+    #[arg(long, alias = "bwlimit", value_name = "RATE")]
+    pub limit_rate: Option<RateTimetable>,
+
+    /// Yield to other traffic on the connections of this host: take only what it leaves over
+    #[arg(long)]
+    pub background: bool,
 
     /// Stop after this time and keep what was received; in seconds unless a unit is given
     #[arg(long, value_name = "TIME", value_parser = seconds)]

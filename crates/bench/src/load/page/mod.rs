@@ -1,7 +1,10 @@
-//! A mesh of real nodes on loopback with transfers under way, to look at its page.
+//! A mesh of real nodes on loopback with transfers under way, to look at its page. With `--bond` one more member is in a
+//! lab, and commands of a host with two interfaces there ([`uplinks`]).
 //!
 //! Prints a line with the page's link and with the URL of a file that a job may download, and keeps everything running
 //! until standard input ends. `scripts/page --test` visits the page meanwhile.
+
+mod uplinks;
 
 use super::{
     jobs::server::FileServer,
@@ -17,6 +20,7 @@ use std::{
 };
 use thalweg_jobs::{JobRequest, Priority};
 use thalweg_node::daemon::LocalClient;
+use uplinks::TwoUplinks;
 
 /// The size of the files that are moved, bytes.
 const SIZE: usize = 60_000_000;
@@ -27,6 +31,9 @@ pub struct Args {
     /// Number of nodes
     #[arg(long, default_value = "8")]
     nodes: NonZeroUsize,
+    /// Run commands of a host with two interfaces as well; needs root or /dev/net/tun
+    #[arg(long)]
+    bond: bool,
 }
 
 /// Founds the mesh, starts the transfers, and waits for the end of standard input.
@@ -37,10 +44,14 @@ pub async fn run(args: &Args) -> anyhow::Result<()> {
     let server = FileServer::start(SIZE).await?;
     let files = tempfile::tempdir()?;
     let mesh = TestMesh::new()?;
-    let hub = mesh.create_mesh("hub", &settings(files.path(), "hub")?)?;
+    let settings_of_hub =
+        format!("{}[api]\nlisten = \"127.0.0.1:0\"\n", settings(files.path(), "hub")?);
+    let hub = mesh.create_mesh("hub", &settings_of_hub)?;
     let _hub_runs = hub.start()?;
     let others = (1..args.nodes.get()).map(|n| start_member(&mesh, &hub, files.path(), n));
     let _others_run = others.collect::<anyhow::Result<Vec<(TestNode, Daemon)>>>()?;
+    let uplinks = args.bond.then(|| TwoUplinks::start(&mesh, &hub, files.path()));
+    let _uplinks = uplinks.transpose()?;
     let client = LocalClient::find(&hub.state().join("node.sock")).await?;
     for line in transfers(&server, args.nodes.get()) {
         client.add_job(&request(&line, files.path())).await?;
@@ -89,15 +100,17 @@ fn transfers(server: &FileServer, nodes: usize) -> Vec<String> {
     };
     let sources = (1..nodes.min(4)).map(|n| format!("node{n}:{{files}}/node{n}-data"));
     let sources: Vec<String> = sources.collect();
+    // A member in a lab reaches no other one.
+    let receivers: Vec<String> = (1..nodes).map(|n| format!("--to node{n}")).collect();
     let mut all = vec![
         get(1, "400k"),
-        "cast hub-data --to-all".to_owned(),
         "get http://127.0.0.1:1/gone.iso --retry 0 --path direct".to_owned(),
         get(2, "250k"),
         get(3, "1M"),
         get(4, "1M"),
     ];
     if !sources.is_empty() {
+        all.insert(1, format!("cast hub-data {}", receivers.join(" ")));
         all.insert(1, format!("gather {} --into collected --bwlimit 8Mbit/s", sources.join(" ")));
     }
     all
