@@ -215,7 +215,7 @@ fn grouped() -> clap::Command {
     let command = Cli::command();
     let (header, literal) =
         (*command.get_styles().get_header(), *command.get_styles().get_literal());
-    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n".to_owned();
+    let mut text = "{about-with-newline}\n{usage-heading} {usage} (`thalweg COMMAND --help` describes it)\n".to_owned();
     for (title, names) in GROUPS {
         _ = write!(text, "\n{header}{title}:{header:#}\n");
         for name in names {
@@ -224,8 +224,8 @@ fn grouped() -> clap::Command {
             _ = writeln!(text, "  {literal}{name:<12}{literal:#}{about}");
         }
     }
-    _ = write!(text, "\n{header}Options:{header:#}\n{{options}}{{after-help}}");
-    command.help_template(text).after_help("`thalweg COMMAND --help` describes a command.")
+    _ = write!(text, "\n{header}Options:{header:#}\n{{options}}");
+    command.help_template(text)
 }
 
 /// Prints help and versions as data, on standard output, and mistakes on standard error.

@@ -37,7 +37,7 @@ macro_rules! keys {
 
 /// All settings. Lists of tables count as one setting.
 const KEYS: &[Key] = keys! {
-    Restart: listen;
+    Restart: listen, reach;
     Reload: relay.handshake, relay.connect, relay.idle, relay.linger, relay.black_hole, relay.allow_to,
         relay.deny_to, relay.ports, relay.quota.connections, relay.quota.rate, relay.quota.bytes_per_day;
     Restart: relay.enabled, relay.max_connections, relay.drain;

@@ -92,7 +92,9 @@ async fn the_oracles_own_addresses_are_published_when_they_change() {
 #[tokio::test]
 async fn a_member_without_the_role_relay_has_no_addresses() {
     let mesh = Mesh::found().await;
-    let host = mesh.joined("ber").await;
+    let host = Host::new("ber");
+    let token = mesh.token_with(TokenRequest { roles: [].into(), ..token_request() }).await;
+    mesh.join(&host, &token).await.unwrap();
     let request = AddressesRequest { addresses: vec!["ber.example:7373".parse().unwrap()] };
     let before = mesh.newest();
     let answer = post(&mesh.oracle, host.caller(), "/v1/addresses", &request).await;

@@ -14,7 +14,7 @@ import { Actions, Ends, PriorityChoice, StateBadge, waiting } from "./jobs.js";
 /** Words for the bounds of a verdict. */
 const BOUNDS = {
   path: "the path", source: "the source", access: "this host's access", relay: "a relay", disk: "the disk", quota: "a quota",
-  limit: "its own limit", rival: "other traffic",
+  limit: "its own limit", rival: "other traffic", receiver: "a receiver",
 };
 
 export function JobDetail({ id }) {

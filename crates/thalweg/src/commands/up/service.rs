@@ -28,9 +28,6 @@ const SETTINGS: &str = "/etc/thalweg/config.toml";
 /// The unit as it is delivered.
 const UNIT_TEXT: &str = include_str!("../../../../../deploy/thalweg-node.service");
 
-/// The program in [`UNIT_TEXT`].
-const PROGRAM: &str = "/usr/local/bin/thalweg";
-
 /// Makes this host a member, if it is none, and installs and starts its node as a service. Returns the exit code of the
 /// check by `thalweg up`.
 ///
@@ -123,7 +120,8 @@ fn as_user(program: &str, arguments: &[String]) -> Command {
 
 /// The unit with this program.
 fn unit(program: &str) -> String {
-    UNIT_TEXT.replace(&format!("{PROGRAM} "), &format!("{program} "))
+    let start = UNIT_TEXT.replace("ExecStart=thalweg ", &format!("ExecStart={program} "));
+    start.replace("'thalweg config", &format!("'{program} config"))
 }
 
 /// Writes the unit, unless the host has one, for example of a package.
@@ -167,7 +165,7 @@ mod tests {
         let unit = unit("/opt/thalweg/thalweg");
         assert!(unit.contains("\nExecStart=/opt/thalweg/thalweg node\n"), "{unit}");
         assert!(unit.contains("'/opt/thalweg/thalweg config reload ||"), "{unit}");
-        assert!(!unit.contains(PROGRAM), "{unit}");
+        assert!(!unit.contains("=thalweg ") && !unit.contains("'thalweg "), "{unit}");
         for line in [format!("User={USER}"), format!("Environment=THALWEG_STATE={STATE}")] {
             assert!(unit.lines().any(|found| found == line), "{line}");
         }
