@@ -215,7 +215,9 @@ fn grouped() -> clap::Command {
     let command = Cli::command();
     let (header, literal) =
         (*command.get_styles().get_header(), *command.get_styles().get_literal());
-    let mut text = "{about-with-newline}\n{usage-heading} {usage} (`thalweg COMMAND --help` describes it)\n".to_owned();
+    let mut text =
+        "{about-with-newline}\n{usage-heading} {usage} (`thalweg COMMAND --help` describes it)\n"
+            .to_owned();
     for (title, names) in GROUPS {
         _ = write!(text, "\n{header}{title}:{header:#}\n");
         for name in names {
