@@ -54,7 +54,7 @@ fn machine() -> LimitFacts {
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = memory.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let available = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    let tracked = |name: &str| number(&format!("/proc/sys/net/netfilter/nf_conntrack_{name}"));
+    let tracked = |name: &str| number(format!("/proc/sys/net/netfilter/nf_conntrack_{name}"));
     let tracked = tracked("count").zip(tracked("max")).filter(|(_, most)| *most > 0);
     LimitFacts { available: available.map(|kb| kb * 1024), tracked, ..LimitFacts::default() }
 }
@@ -76,7 +76,7 @@ fn bound(groups: &str, controller: &str, most: &str, now: &str) -> Option<(u64, 
     for (root, path) in hierarchies(groups, controller) {
         let mut at = root.join(path.trim_start_matches('/'));
         while at.starts_with(&root) {
-            let both = number(&at.join(most)).zip(number(&at.join(now)));
+            let both = number(at.join(most)).zip(number(at.join(now)));
             found = match (found, both) {
                 (Some(old), Some(new)) if new.0 >= old.0 => Some(old),
                 (old, new) => new.or(old),

@@ -171,7 +171,8 @@ mod tests {
             .filter(|(_, applies, _)| *applies == Applies::Reload)
             .map(|k| k.0)
             .collect();
-        (told.sort_unstable(), known.sort_unstable());
+        told.sort_unstable();
+        known.sort_unstable();
         assert_eq!(told, known);
     }
 }

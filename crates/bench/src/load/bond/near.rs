@@ -46,7 +46,7 @@ pub struct TransportArgs {
 /// A transport that is ready.
 pub enum NearTransport {
     /// Connections over one interface or through a proxy.
-    Tcp { dialer: Dialer, route: Route, to: Destination },
+    Tcp { dialer: Box<Dialer>, route: Route, to: Destination },
     /// Connections of the kernel's MPTCP. They do not use our dialler, because MPTCP lacks options that it sets.
     Mptcp { to: Destination, congestion: Option<String> },
     /// A bond, and the time until it had all its links.
@@ -76,7 +76,7 @@ impl TransportArgs {
             }
         };
         let dialer = Dialer::new(options());
-        Ok(NearTransport::Tcp { dialer, route, to: self.to.clone() })
+        Ok(NearTransport::Tcp { dialer: Box::new(dialer), route, to: self.to.clone() })
     }
 }
 

@@ -99,7 +99,7 @@ async fn client(args: &Args, number: u8) -> anyhow::Result<NearTransport> {
         found.get(usize::from(number) % found.len().max(1)).context("there is no interface")?;
     let to = args.to.clone().context("--to is required")?;
     let route = Route::direct().by_interface(by.index);
-    Ok(NearTransport::Tcp { dialer: Dialer::new(near::options()), route, to })
+    Ok(NearTransport::Tcp { dialer: Box::new(Dialer::new(near::options())), route, to })
 }
 
 /// Reads a stream without end.

@@ -82,9 +82,9 @@ impl Testbed {
             ensure!(since.elapsed() < KNOWN, "the members do not know each other");
             thread::sleep(LOOK);
         }
-        for member in 0..MEMBERS.len() {
+        for (member, name) in MEMBERS.into_iter().enumerate() {
             hosts.nodes[member] = None;
-            copy(&hosts.state(member), &testbed.dir.path().join(MEMBERS[member]))?;
+            copy(&hosts.state(member), &testbed.dir.path().join(name))?;
         }
         drop(hosts);
         Ok(testbed)

@@ -198,18 +198,7 @@ impl Parts {
         let reverse = self.reach(config, &tasks, self.ordering_oracles(settings, &client)?)?;
         let control = self.local_oracle.control().unwrap_or_else(|| Arc::new(client));
         let oracle = self.local_oracle.service();
-        let boxes = self.drop_boxes(config, state)?;
-        let (files, casts) =
-            (self.files(config, boxes.as_ref(), state)?, self.casts(config, state)?);
-        let live = LiveServices {
-            relay: relay.clone(),
-            prober,
-            files,
-            casts,
-            boxes,
-            streams,
-            oracle: self.local_oracle.clone(),
-        };
+        let live = self.live_services(config, state, (relay.clone(), prober, streams))?;
         let transfers = self.transfers(config, state, &live, &tasks, &mut registry)?;
         let relay = relay.map(|relay| Arc::new(relay) as Arc<dyn MemberService>);
         let documents = Arc::new(ProgramDocuments::new(state, state_dir, config));
@@ -234,6 +223,19 @@ impl Parts {
             log: self.log,
         };
         Ok((node, tasks, live))
+    }
+
+    /// The services whose settings can change while they run: those given, and those that move files and objects.
+    fn live_services(
+        &self,
+        config: &Config,
+        state: &State,
+        (relay, prober, streams): (Option<MeshRelay>, Option<Prober>, Streams),
+    ) -> anyhow::Result<LiveServices> {
+        let boxes = self.drop_boxes(config, state)?;
+        let files = self.files(config, boxes.as_ref(), state)?;
+        let (casts, oracle) = (self.casts(config, state)?, self.local_oracle.clone());
+        Ok(LiveServices { relay, prober, files, casts, boxes, streams, oracle })
     }
 
     /// The services that move files, objects and streams; their tasks start now.
