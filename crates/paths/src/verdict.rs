@@ -1,6 +1,6 @@
 //! Names the bound that a finished transfer met, from the facts observed in it. Pure: reads no clock, file or socket.
 //!
-//! These are the rules for downloads; [`gather`], [`send`] and [`cast`] have those for the other transfers. The first rule that applies decides. What a transfer waited for comes before what its rate is compared with, and a
+//! These are the rules for downloads; `gather`, `send` and `cast` have those for the other transfers. The first rule that applies decides. What a transfer waited for comes before what its rate is compared with, and a
 //! direct observation before an inference:
 //!
 //! | | If | Bound |

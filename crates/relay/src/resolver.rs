@@ -65,7 +65,7 @@ impl SharedResolver {
         Self { inner, all, members: Mutex::default() }
     }
 
-    /// Like [`Resolver::resolve`], for the member with this principal key. Waits while [`MAX_LOOKUPS`] are under way.
+    /// Like [`Resolver::resolve`], for the member with this principal key. Waits while `MAX_LOOKUPS` are under way.
     ///
     /// # Errors
     /// [`Refusal::NoLeg`] with the resolver's error; [`Refusal::Names`] at once if the member has too many look-ups.

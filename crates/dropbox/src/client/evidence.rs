@@ -31,7 +31,7 @@ pub fn save_evidence(file: &Path, evidence: &Evidence) -> io::Result<()> {
     durable::replace(file, evidence.to_string().as_bytes())
 }
 
-/// As [`save_evidence`], under a lock, for a file that several processes may write.
+/// As `save_evidence`, under a lock, for a file that several processes may write.
 ///
 /// # Errors
 /// Returns a system error.
