@@ -26,7 +26,8 @@ fn a_lost_oracle_is_restored_from_a_backup_and_a_members_roster() {
     let roster = nyc.state().join("roster").display().to_string();
     let said = fra.fails(2, &["mesh", "restore", &backup]);
     assert!(said.contains("--roster"), "{said}");
-    let foreign = Host::founder().state().join("roster").display().to_string();
+    let stranger = Host::founder();
+    let foreign = stranger.state().join("roster").display().to_string();
     let said = fra.fails(1, &["mesh", "restore", &backup, "--roster", &foreign]);
     assert!(said.contains("is not used"), "{said}");
     let restored = fra.json(&["mesh", "restore", &backup, "--roster", &roster, "--json"]);
