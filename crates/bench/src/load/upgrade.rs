@@ -290,7 +290,7 @@ struct Outcome {
     is_wrong: bool,
 }
 
-/// One transfer: its number and its hosts, of which the first runs the command.
+/// A transfer: its number and its hosts. The first host runs the command.
 struct Transfer<'a> {
     rollout: &'a Rollout<'a>,
     number: u64,

@@ -55,6 +55,13 @@ pub fn unreachable(peer: &str, why: &str, is_asked_for: bool) -> Finding {
         .remedy(format!("on {peer}: thalweg doctor"))
 }
 
+/// A member that cannot be asked, because this host is in no mesh.
+pub fn no_mesh(peer: &str) -> Finding {
+    Finding::error("peer.unreachable", format!("{peer}: this host is in no mesh"))
+        .means("only members of a mesh examine each other")
+        .remedy("thalweg up TOKEN")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

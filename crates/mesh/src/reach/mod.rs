@@ -36,7 +36,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until, timeout},
 };
 
-/// The most relays that are tried at once, and of which the nearest are chosen.
+/// The most relays to which round trips are measured at once; the nearest of them are used.
 const TRIED_AT_ONCE: usize = 8;
 
 /// How long a relay's test may take.

@@ -362,7 +362,7 @@ mod tests {
         }
     }
 
-    /// Two clean paths from the last source, of which the direct one carried this many bytes.
+    /// Two paths without losses from the last source; the direct path carried this many bytes.
     fn two_paths(facts: &mut GatherFacts, direct: u64) {
         let paths = &mut facts.sources[0].paths;
         paths[0].tcp = tcp(0, 40, 41);

@@ -200,7 +200,7 @@ mod tests {
         credentials: Credentials,
         token: String,
         cookie: String,
-        /// The user of the connection; `None`: the one whom the request's credential belongs to.
+        /// The user of the connection; `None`: the user to whom the request's credential belongs.
         user: Option<u32>,
         now: Instant,
         _dir: tempfile::TempDir,
